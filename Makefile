@@ -1,0 +1,37 @@
+# All set-up happens here: git, make, Python 3.11 or newer and pip are enough.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: help run test lint types bench clean
+
+help:
+	@echo "make run     set up, then plan the embedded job"
+	@echo "make test    set up, then lint, check types and run the tests"
+	@echo "make bench   set up, then measure the planner's speed"
+	@echo "make clean   remove the environment and caches"
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + v + ": make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+run: $(VENV)/.ready
+	$(BIN)/dynamite plan
+
+test: lint types
+	$(BIN)/pytest
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.ready
+	$(BIN)/mypy
+
+bench: $(VENV)/.ready
+	$(BIN)/python benchmarks/planner.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,144 @@
+"""How fast the planner is, beside the paper's own algorithm. Run by ``make bench``."""
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from dynamite_fl import Fleet, Limits, LossGeometry, cooptimize
+from dynamite_fl.plan.allocate import allocate
+from dynamite_fl.plan.cooptfl import bound_by_steps
+from dynamite_fl.plan.printed import printed_split
+from dynamite_fl.plan.problem import batch_ceilings, cases, total_ceilings
+
+ROUNDS = 1000
+STEPS = np.arange(1, 101)
+GEOMETRY = LossGeometry(
+    learning_rate=0.005,
+    quadratic_bound=5,
+    smoothness=2,
+    pl_constant=0.05,
+    divergence=2,
+    loss_gap=2.3,
+)
+
+
+def fleet_of(n: int) -> Fleet:
+    rng = np.random.default_rng(0)
+    return Fleet(
+        samples=rng.integers(100, 5000, n),
+        gradient_variance=rng.lognormal(2, 0.7, n),
+        samples_per_second=rng.lognormal(6, 0.5, n).clip(min=100),
+        step_overhead=rng.uniform(0, 0.004, n),
+        comm_seconds=rng.uniform(0.05, 0.3, n),
+    )
+
+
+def limits_for(n: int) -> Limits:
+    """Limits that bind, the deadline for some clients, and admit all 100 local steps."""
+    return Limits(
+        rounds=ROUNDS,
+        deadline=3.0 * ROUNDS,
+        budget=ROUNDS * (0.0005 * 200 * n + 0.1 * n),
+        cost_per_sample=0.0005,
+        cost_per_round=0.1 * n,
+    )
+
+
+def seconds(work: Callable[[], object], repeats: int) -> tuple[float, float]:
+    """Median and spread (from quickest to slowest) of the seconds that work takes."""
+    taken = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return float(np.median(taken)), max(taken) - min(taken)
+
+
+def plan_times(n: int, repeats: int) -> tuple[float, float]:
+    """Seconds to find the best plan, and to size the plans of all 100 local steps."""
+    fleet, limits = fleet_of(n), limits_for(n)
+    best, best_spread = seconds(lambda: cooptimize(fleet, limits, GEOMETRY), repeats)
+
+    def size_all() -> None:
+        bounds = bound_by_steps(fleet, limits, GEOMETRY, rounds=ROUNDS, local_steps=STEPS)
+        assert np.isfinite(bounds).all()  # noqa: S101  else less would be measured than is said
+
+    every, every_spread = seconds(size_all, repeats)
+    print(
+        f"{n:>9,} clients   best of 100 local steps {best * 1e3:9.1f} ms (spread "
+        f"{best_spread * 1e3:.1f})   all 100 sized {every * 1e3:9.1f} ms (spread "
+        f"{every_spread * 1e3:.1f})",
+        flush=True,
+    )
+    return best, every
+
+
+def printed_ratio(n: int, local_steps: int) -> None:
+    """One split of the printed algorithm beside ours, and how good the two are."""
+    fleet, limits = fleet_of(n), limits_for(n)
+    case = cases(ROUNDS, local_steps, limits.deadline, limits.budget)
+    ceilings, totals = batch_ceilings(fleet, case), total_ceilings(fleet, limits, case)
+    weights = fleet.gradient_variance * fleet.samples**2
+    ours, _ = seconds(lambda: allocate(weights, ceilings, totals), 20)
+    variance, samples = fleet.gradient_variance.tolist(), fleet.samples.tolist()
+    start = time.perf_counter()
+    printed = printed_split(variance, samples, ceilings[0].tolist(), float(totals[0]))
+    theirs = time.perf_counter() - start
+    quality = (weights / np.array(printed)).sum() / (
+        weights / allocate(weights, ceilings, totals)
+    ).sum()
+    print(
+        f"{n:>9,} clients, {local_steps} local steps   printed {theirs:7.2f} s   ours "
+        f"{ours * 1e3:7.2f} ms   ratio {theirs / ours:,.0f}   noise printed/ours {quality:.9f}",
+        flush=True,
+    )
+
+
+def start_up() -> None:
+    """Seconds from the command to the first line of its help."""
+    taken = []
+    for _ in range(7):
+        start = time.perf_counter()
+        command = [
+            sys.executable,
+            "-c",
+            "from dynamite_fl.cli import main; main()",
+            "plan",
+            "--help",
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603
+            assert process.stdout is not None  # noqa: S101
+            process.stdout.readline()
+            taken.append(time.perf_counter() - start)
+            process.stdout.read()
+    print(
+        f"dynamite plan --help: first line after {np.median(taken):.2f} s "
+        f"(from {min(taken):.2f} to {max(taken):.2f})"
+    )
+
+
+def main() -> None:
+    print("The planner, 100 local steps:")
+    plan_times(20, 50)
+    plan_times(100, 50)
+    plan_times(10_000, 5)
+    smaller = plan_times(100_000, 3)
+    larger = plan_times(1_000_000, 3)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(
+        f"  a million to a hundred thousand clients: best {larger[0] / smaller[0]:.1f} times, "
+        f"all {larger[1] / smaller[1]:.1f} times; peak memory {peak:.2f} GB"
+    )
+    print("\nOne split beside the printed algorithm (plain Python, as printed):")
+    for n in (2500, 5000, 10_000):
+        printed_ratio(n, 5)
+    print("\nStart-up:")
+    start_up()
+
+
+if __name__ == "__main__":
+    main()

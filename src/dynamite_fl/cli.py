@@ -1,0 +1,139 @@
+"""The command ``dynamite``.
+
+What a command needs is imported when it runs, so that help and errors come at once.
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from dynamite_fl.plan_report import PlanReport
+
+_CANNOT_USE = 2
+_INFEASIBLE = 3
+
+app = typer.Typer(
+    help="Federated learning that keeps to a deadline and a budget.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="dynamite")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"dynamite {version('dynamite-fl')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
+    ] = False,
+) -> None:
+    """Options that every command has."""
+
+
+_PLAN_EPILOG = """
+[bold]Examples[/bold]
+
+dynamite plan  [dim]# the embedded job, 20 devices[/dim]
+
+dynamite plan job.toml  [dim]# your own[/dim]
+
+dynamite plan --set limits.deadline=2000  [dim]# another deadline[/dim]
+
+dynamite plan --set limits.rounds=none  [dim]# choose the rounds too[/dim]
+
+dynamite plan job.toml --set fleet=fleet.csv --csv batches.csv
+
+dynamite plan job.toml --json | jq .local_steps
+
+Ends with 0, with 2 if the job cannot be used, with 3 if no plan keeps its limits.
+"""
+
+
+_PLAN_HELP = """
+How many local steps, and which batch size on each device?
+
+Finds the local steps and every device's own batch size that bring the error bound lowest \
+within a deadline and a cost budget, exactly.
+"""
+
+
+@app.command(help=_PLAN_HELP, epilog=_PLAN_EPILOG)
+def plan(
+    job: Annotated[
+        Path | None, typer.Argument(help="A TOML file; without one, the embedded job.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Replace a key of the job, as in limits.deadline=500; none removes it. "
+            "May be repeated.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write a line for each client.")
+    ] = None,
+) -> None:
+    """Plan a job and show the plan."""
+    from rich.console import Console
+
+    from dynamite_fl.plan_report import to_json
+    from dynamite_fl.terminal import show_plan
+
+    with Console(stderr=True).status("Planning"):
+        report = _plan(job, overrides or [], csv_file, as_json)
+    if as_json:
+        typer.echo(json.dumps(to_json(report), allow_nan=False))
+    else:
+        show_plan(Console(highlight=False), report)
+
+
+def _plan(
+    path: Path | None, overrides: list[str], csv_file: Path | None, as_json: bool
+) -> "PlanReport":
+    """Plan a job; end the program, saying why, if that is not possible."""
+    from dynamite_fl.config import JobError, load_job
+    from dynamite_fl.files import write_atomically
+    from dynamite_fl.plan.infeasible import Infeasible
+    from dynamite_fl.plan_report import report_plan, to_csv
+
+    warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {message}", err=True)
+    try:
+        report = report_plan(load_job(path, overrides))
+        if csv_file is not None:
+            write_atomically(csv_file, to_csv(report))
+    except Infeasible as error:
+        details = {"misses": [vars(miss) for miss in error.misses], "rounds": error.rounds}
+        _fail(str(error), _INFEASIBLE, as_json, {"infeasible": details})
+    except (JobError, ValueError) as error:
+        _fail(str(error), _CANNOT_USE, as_json, {})
+    except OSError as error:
+        _fail(f"{csv_file} cannot be written: {error.strerror}", _CANNOT_USE, as_json, {})
+    return report
+
+
+def _fail(message: str, code: int, as_json: bool, details: dict[str, object]) -> NoReturn:
+    if as_json:
+        typer.echo(json.dumps({"error": message, **details}))
+    typer.echo(f"dynamite: {message}", err=True)
+    sys.exit(code)

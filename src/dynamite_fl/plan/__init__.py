@@ -1,0 +1,1 @@
+"""What is optimal? From a fleet and limits to local steps and batch sizes. NumPy only."""

@@ -1,0 +1,100 @@
+"""Split samples among clients so that the averaged gradient is least noisy, exactly.
+
+The problem inside Algorithm 1: minimise sum_i w_i / s_i over whole s_i with 1 <= s_i <= u_i
+and sum_i s_i <= S. It is separable and convex: client i's s-th sample gains
+w_i / (s (s - 1)), which falls in s, so taking samples in order of gain is optimal. Client i's
+samples of gain at least 1/x^2 are its first floor(1/2 + sqrt(1/4 + w_i x^2)); we search x
+by Newton steps until at most n samples are in doubt, and take the best of those.
+"""
+
+import numpy as np
+
+from dynamite_fl.records import FloatArray
+
+_MOST_STEPS = 100  # about 4 are usual; giving up early would cost time, never exactness
+_NEGLIGIBLE = 1e-30  # relative weight that no double-precision sum of a million terms shows
+
+
+def allocate(weights: FloatArray, ceilings: FloatArray, totals: FloatArray) -> FloatArray:
+    """The optimal batch sizes of m problems over the same clients.
+
+    Args:
+        weights: w_i, shape (n,), 0 or more. A client of weight 0 gets one sample.
+        ceilings: u_i, shape (m, n), whole and at least 1.
+        totals: S, shape (m,), whole and at least n.
+
+    Returns:
+        Batch sizes, shape (m, n), whole.
+
+    Example:
+        >>> allocate(np.array([100.0, 1, 1, 1]), np.full((1, 4), 9.0), np.array([8.0]))
+        array([[5., 1., 1., 1.]])
+    """
+    useful = weights > _NEGLIGIBLE * weights.max()
+    sizes = np.where(useful, ceilings, 1.0)  # (m, n)
+    scarce = sizes.sum(axis=1) > totals  # where not everyone can have the most
+    if scarce.any():
+        relative = np.where(useful, weights / weights.max(), 0.0)
+        sizes[scarce] = _split(np.sqrt(relative), sizes[scarce], totals[scarce])
+    return sizes
+
+
+def _split(roots: FloatArray, ceilings: FloatArray, totals: FloatArray) -> FloatArray:
+    """As ``allocate``, for ceilings that sum to more than the total; roots are sqrt(w_i)."""
+    low, high = _bracket(roots, ceilings, totals)
+    sizes = _sizes_at(low, roots, ceilings)
+    most = _sizes_at(high, roots, ceilings)
+    left = totals - sizes.sum(axis=1)
+    for row in np.flatnonzero(left > 0):
+        sizes[row] += _best_of(sizes[row], most[row], roots, int(left[row]))
+    return sizes
+
+
+def _bracket(
+    roots: FloatArray, ceilings: FloatArray, totals: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Two x a row: at the first too few samples or just enough, at the second n more at most."""
+    m, n = ceilings.shape
+    low, low_total = np.ones(m), np.full(m, float(n))  # the largest root is 1: one sample each
+    high = np.max(ceilings, axis=1, where=roots > 0, initial=1.0) / roots[roots > 0].min()
+    high_total = ceilings.sum(axis=1)
+    x = np.clip(totals / roots.sum(), low, high)  # optimal if no ceiling and no rounding were
+    for step in range(_MOST_STEPS):
+        sizes = _sizes_at(x, roots, ceilings)
+        total = sizes.sum(axis=1)
+        slope = np.where(sizes < ceilings, roots, 0.0).sum(axis=1)
+        few = total <= totals
+        low, low_total = np.where(few, x, low), np.where(few, total, low_total)
+        high, high_total = np.where(few, high, x), np.where(few, high_total, total)
+        done = (low_total == totals) | (high_total - low_total <= n)
+        if done.all():
+            break
+        # Aim a little beyond the total, so that the bracket closes from both sides.
+        aim = totals + np.where(few, n / 4, -n / 4)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            newton = x + (aim - total) / slope
+        usable = (newton > low) & (newton < high) & (step % 4 < 3)
+        x = np.where(usable, newton, np.sqrt(low * high))
+    return low, high
+
+
+def _sizes_at(x: FloatArray, roots: FloatArray, ceilings: FloatArray) -> FloatArray:
+    """How many samples of each client gain at least 1/x^2, up to its ceiling."""
+    sizes = x[:, None] * roots  # (m, n)
+    sizes *= sizes
+    sizes += 0.25
+    np.sqrt(sizes, out=sizes)
+    sizes += 0.5
+    np.floor(sizes, out=sizes)
+    return np.minimum(sizes, ceilings, out=sizes)
+
+
+def _best_of(least: FloatArray, most: FloatArray, roots: FloatArray, count: int) -> FloatArray:
+    """How many of the ``count`` best samples between least and most each client gets, (n,)."""
+    doubtful = (most - least).astype(np.int64)
+    owner = np.repeat(np.arange(roots.size), doubtful)
+    first = np.cumsum(doubtful) - doubtful  # where each owner's samples begin
+    size = least[owner] + 1 + np.arange(owner.size) - first[owner]
+    gain = roots[owner] ** 2 / (size * (size - 1))
+    chosen = np.argpartition(gain, owner.size - count)[owner.size - count :]
+    return np.bincount(owner[chosen], minlength=roots.size).astype(np.float64)

@@ -1,0 +1,101 @@
+"""The paper's own Algorithm 1, line by line, as the reference to compare with.
+
+Mended are only slips of the pen that would make it meaningless (docs/paper.md): the K lost
+from s_tot, the M_i lost from the fill step, which the paper's text and proof have, and the
+fill step's test, which comes before its body here lest it overshoot. What remains is what
+the paper claims to be exact. It is not: it can miss the optimum and can leave a client
+without a sample. Use ``cooptimize``.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dynamite_fl.plan.bound import Objective, cumulative_bound
+from dynamite_fl.plan.infeasible import require_feasible
+from dynamite_fl.plan.predict import predict
+from dynamite_fl.plan.problem import batch_ceilings, cases, total_ceilings
+from dynamite_fl.records import Fleet, Limits, LossGeometry, Plan
+
+
+def printed_cooptfl(
+    fleet: Fleet,
+    limits: Limits,
+    geometry: LossGeometry,
+    objective: Objective = cumulative_bound,
+) -> Plan:
+    """Algorithm 1 as the paper prints it, over those local steps where it serves every client.
+
+    Raises:
+        Infeasible: Not even one local step on one sample a client keeps the limits.
+        ValueError: It leaves a client without a sample whatever the local steps.
+    """
+    if limits.rounds is None:
+        raise ValueError("Limits.rounds is needed: the printed algorithm takes them as given")
+    require_feasible(fleet, limits)
+    plans = []
+    for tau in range(1, limits.max_local_steps + 1):
+        case = cases(limits.rounds, tau, limits.deadline, limits.budget)
+        sizes = printed_split(
+            fleet.gradient_variance.tolist(),
+            fleet.samples.tolist(),
+            batch_ceilings(fleet, case)[0].tolist(),
+            float(total_ceilings(fleet, limits, case)[0]),
+        )
+        if min(sizes) > 0:
+            plan = predict(
+                fleet,
+                limits,
+                geometry,
+                objective,
+                rounds=limits.rounds,
+                local_steps=tau,
+                batch_sizes=np.array(sizes, dtype=np.int64),
+            )
+            plans.append(plan)
+    if not plans:
+        raise ValueError("the printed algorithm leaves a client without a sample at any steps")
+    return min(plans, key=lambda plan: plan.bound)
+
+
+def printed_split(
+    variance: Sequence[float], samples: Sequence[float], ceilings: Sequence[float], total: float
+) -> list[int]:
+    """The batch sizes that the paper's lines 2-17 give for one number of local steps.
+
+    Example:
+        Five samples for four clients leave one of them with none:
+
+        >>> printed_split([100, 1, 1, 1], [1, 1, 1, 1], [9, 9, 9, 9], 5)
+        [3, 1, 1, 0]
+    """
+    weight = [math.sqrt(m) * d for m, d in zip(variance, samples, strict=True)]
+    size = [0] * len(weight)
+    open_ = list(range(len(weight)))  # C
+    remaining = total  # s_r
+    flag = True
+    while flag and open_:
+        flag = False
+        open_weight = sum(weight[i] for i in open_)
+        for i in list(open_):
+            size[i] = math.floor(remaining * weight[i] / open_weight) if open_weight > 0 else 0
+            if size[i] >= ceilings[i]:
+                size[i] = int(ceilings[i])
+                remaining -= size[i]
+                open_.remove(i)
+                open_weight -= weight[i]
+                flag = True
+    spare = total - sum(size)
+    while spare > 0 and open_:
+        i = max(open_, key=lambda i: _gain(variance[i] * samples[i] ** 2, size[i]))
+        size[i] += 1
+        spare -= 1
+        if size[i] >= ceilings[i]:
+            open_.remove(i)
+    return size
+
+
+def _gain(weight: float, size: int) -> float:
+    """How much one sample more lowers the noise; a first sample gains without end."""
+    return weight / (size * (size + 1)) if size else math.inf

@@ -1,0 +1,44 @@
+"""The best batch sizes for given rounds and local steps."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dynamite_fl.plan.allocate import allocate
+from dynamite_fl.plan.bound import gradient_noise
+from dynamite_fl.plan.problem import Cases, batch_ceilings, total_ceilings
+from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits
+
+_BLOCK = 1 << 16  # batch sizes worked on at a time: they stay in the processor's cache
+
+
+def rows_at_once(fleet: Fleet) -> int:
+    """How many cases are sized together."""
+    return max(1, _BLOCK // len(fleet))
+
+
+def least_noise(fleet: Fleet, limits: Limits, cases: Cases) -> FloatArray:
+    """The least gradient noise in each case, infinite where a client gets no sample, (m,)."""
+    noise = np.full(len(cases), np.inf)
+    for rows, sizes in _sized(fleet, limits, cases):
+        noise[rows] = gradient_noise(fleet, sizes)
+    return noise
+
+
+def batch_sizes(fleet: Fleet, limits: Limits, cases: Cases) -> IntArray:
+    """The batch sizes of least noise of one feasible case, (n,)."""
+    ((_, sizes),) = _sized(fleet, limits, cases)
+    return np.asarray(sizes[0], dtype=np.int64)
+
+
+def _sized(fleet: Fleet, limits: Limits, cases: Cases) -> Iterator[tuple[IntArray, FloatArray]]:
+    """The feasible cases' numbers and optimal batch sizes, a block at a time."""
+    weights = fleet.gradient_variance * fleet.share**2
+    totals = total_ceilings(fleet, limits, cases)
+    affordable = np.flatnonzero(totals >= len(fleet))
+    for start in range(0, affordable.size, rows_at_once(fleet)):
+        block = affordable[start : start + rows_at_once(fleet)]
+        ceilings = batch_ceilings(fleet, cases[block])
+        in_time = ceilings.min(axis=1) >= 1
+        rows = block[in_time]
+        yield rows, allocate(weights, ceilings[in_time], totals[rows])

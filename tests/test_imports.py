@@ -1,0 +1,77 @@
+"""Who may import whom: the rules of CONTRIBUTING.md."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dynamite_fl
+
+SOURCE = Path(dynamite_fl.__file__).parent
+# What a package may import of ours; a file at the top that is not listed may import all.
+MAY_IMPORT = {
+    "records": set[str](),
+    "files": set[str](),
+    "plan": {"records"},
+}
+HEAVY = {"torch", "flwr", "matplotlib", "plotly"}
+
+
+def imports(file: Path) -> set[str]:
+    """All modules that a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file} imports relatively"
+            found.add(node.module or "")
+    return found
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_packages_import_only_what_they_may(package: str) -> None:
+    files = [SOURCE / f"{package}.py"]
+    if (SOURCE / package).is_dir():
+        files = list((SOURCE / package).rglob("*.py"))
+    assert files
+    for file in files:
+        for module in imports(file):
+            top, _, rest = module.partition(".")
+            assert top not in HEAVY, f"{file} imports {module}"
+            if top == "dynamite_fl":
+                ours = rest.split(".")[0]
+                assert ours == package or ours in MAY_IMPORT[package], f"{file} imports {module}"
+            else:
+                assert top == "numpy" or top in sys.stdlib_module_names, f"{file} imports {module}"
+
+
+@pytest.mark.parametrize("arguments", [["plan"], ["plan", "--json"], ["plan", "--help"]])
+def test_planning_starts_light(arguments: list[str]) -> None:
+    script = f"""
+import sys
+from dynamite_fl.cli import app
+try:
+    app({arguments!r})
+except SystemExit as end:
+    assert not end.code, end.code
+heavy = {HEAVY!r} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)
+
+
+def test_public_names() -> None:
+    assert set(dynamite_fl.__all__) == {
+        "Fleet",
+        "Infeasible",
+        "Limits",
+        "LossGeometry",
+        "Plan",
+        "constant_time_plan",
+        "cooptimize",
+        "tradeoff",
+        "uniform_plan",
+    }

@@ -1,0 +1,42 @@
+"""What the README shows is what one gets."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import dynamite
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_plan_output_is_current() -> None:
+    (shown,) = (block for block in blocks("") if block.startswith("$ dynamite plan\n"))
+    lines = [line.rstrip() for line in dynamite("plan", columns=80).stdout.splitlines()]
+    assert shown.removeprefix("$ dynamite plan\n").strip() == "\n".join(lines).strip()
+
+
+def test_job_can_be_planned_and_python_agrees(tmp_path: Path) -> None:
+    (job,) = blocks("toml")
+    (tmp_path / "job.toml").write_text(job)
+    shown = dynamite("plan", tmp_path / "job.toml")
+    assert shown.returncode == 0, shown.stderr
+    (code,) = blocks("python")
+    printed = io.StringIO()
+    names: dict[str, object] = {}
+    with contextlib.redirect_stdout(printed):
+        exec(code, names)  # noqa: S102  our own README
+    plan = names["plan"]
+    assert f"local steps  {plan.local_steps}" in shown.stdout  # type: ignore[attr-defined]
+    assert printed.getvalue().startswith(f"{plan.local_steps} [")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("target", re.findall(r"\]\((?!http)([^)#]+)\)", README.read_text()))
+def test_links_lead_somewhere(target: str) -> None:
+    assert (README.parent / target).exists()
