@@ -88,6 +88,13 @@ class Fleet:
         """What to call a client when talking of it."""
         return f"client {client}" if self.name is None else self.name[client]
 
+    def subset(self, clients: slice | IntArray) -> "Fleet":
+        """Some of the clients."""
+        some = object.__new__(Fleet)
+        for name, column in vars(self).items():
+            object.__setattr__(some, name, None if column is None else column[clients])
+        return some
+
     @property
     def share(self) -> FloatArray:
         """D_i / D, the client's weight in the average."""

@@ -9,6 +9,7 @@ by Newton steps until at most n samples are in doubt, and take the best of those
 
 import numpy as np
 
+from dynamite_fl.plan.problem import pieces
 from dynamite_fl.records import FloatArray
 
 _MOST_STEPS = 100  # about 4 are usual; giving up early would cost time, never exactness
@@ -56,13 +57,11 @@ def _bracket(
     """Two x a row: at the first too few samples or just enough, at the second n more at most."""
     m, n = ceilings.shape
     low, low_total = np.ones(m), np.full(m, float(n))  # the largest root is 1: one sample each
-    high = np.max(ceilings, axis=1, where=roots > 0, initial=1.0) / roots[roots > 0].min()
+    high = ceilings.max(axis=1) / roots[roots > 0].min()  # everyone at its ceiling
     high_total = ceilings.sum(axis=1)
     x = np.clip(totals / roots.sum(), low, high)  # optimal if no ceiling and no rounding were
     for step in range(_MOST_STEPS):
-        sizes = _sizes_at(x, roots, ceilings)
-        total = sizes.sum(axis=1)
-        slope = np.where(sizes < ceilings, roots, 0.0).sum(axis=1)
+        total, slope = _total_at(x, roots, ceilings)
         few = total <= totals
         low, low_total = np.where(few, x, low), np.where(few, total, low_total)
         high, high_total = np.where(few, high, x), np.where(few, high_total, total)
@@ -70,12 +69,24 @@ def _bracket(
         if done.all():
             break
         # Aim a little beyond the total, so that the bracket closes from both sides.
-        aim = totals + np.where(few, n / 4, -n / 4)
+        aim = totals + np.where(few, n / 16, -n / 16)
         with np.errstate(divide="ignore", invalid="ignore"):
             newton = x + (aim - total) / slope
         usable = (newton > low) & (newton < high) & (step % 4 < 3)
         x = np.where(usable, newton, np.sqrt(low * high))
     return low, high
+
+
+def _total_at(
+    x: FloatArray, roots: FloatArray, ceilings: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The sum of ``_sizes_at`` in each row, and about how fast it grows with x."""
+    total, slope = np.zeros(x.size), np.zeros(x.size)
+    for some in pieces(*ceilings.shape):
+        sizes = _sizes_at(x, roots[some], ceilings[:, some])
+        total += sizes.sum(axis=1)
+        slope += np.where(sizes < ceilings[:, some], roots[some], 0.0).sum(axis=1)
+    return total, slope
 
 
 def _sizes_at(x: FloatArray, roots: FloatArray, ceilings: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ even a rounding error.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits
 
 BoolArray = NDArray[np.bool_]
+
+_CACHED = 1 << 14  # numbers of which a few arrays fit into a core's cache
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,12 @@ def cases(
     return Cases(*(column.astype(np.float64).ravel() for column in columns))
 
 
+def pieces(rows: int, columns: int) -> Iterator[slice]:
+    """Columns of a table, so many at a time that what is computed of them stays in the cache."""
+    width = max(1, _CACHED // max(1, rows))
+    return (slice(start, start + width) for start in range(0, columns, width))
+
+
 def round_seconds(fleet: Fleet, local_steps: ArrayLike, batch_sizes: ArrayLike) -> FloatArray:
     """Each client's seconds in a round, tau (overhead_i + s_i / p_i) + t_ui, (..., n)."""
     step = fleet.step_overhead + np.asarray(batch_sizes) / fleet.samples_per_second
@@ -60,6 +68,13 @@ def batch_ceilings(fleet: Fleet, cases: Cases) -> FloatArray:
 
     s_i(theta) = floor(p_i ((theta/K - t_ui)/tau - overhead_i)); 0 where not one sample fits.
     """
+    ceilings = np.empty((len(cases), len(fleet)))
+    for some in pieces(len(cases), len(fleet)):
+        ceilings[:, some] = _batch_ceilings(fleet.subset(some), cases)
+    return ceilings
+
+
+def _batch_ceilings(fleet: Fleet, cases: Cases) -> FloatArray:
     rounds, steps = cases.rounds[:, None], cases.local_steps[:, None]
     deadline = cases.deadline[:, None]
 
