@@ -65,8 +65,7 @@ def test_overrides(job: Path, override: str, value: float) -> None:
 def test_overrides_add_and_remove_keys(job: Path) -> None:
     assert load_job(job, ["limits.rounds=9"]).limits.rounds == 9
     assert load_job(overrides=["limits.rounds=none"]).limits.rounds is None
-    (job.parent / "other.csv").write_text(FLEET + "shed,5,1,1,1\n")
-    assert len(load_job(job, ["fleet=other.csv"]).fleet) == 3
+    assert load_job(overrides=["limits.rounds=None"]).limits.rounds is None
     assert load_job(overrides=["fleet.samples_per_second=7"]).fleet.samples_per_second[19] == 7
 
 
@@ -77,13 +76,16 @@ def test_overrides_add_and_remove_keys(job: Path) -> None:
         (["limit.deadline=3"], "the job has no key limit; did you mean limits?"),
         (["geometry.zzz=3"], "geometry has no key zzz; known are learning_rate, quadratic_bound"),
         (["geometry.loss_gap=none"], "geometry lacks loss_gap"),
-        (["fleet=none"], "the job lacks fleet"),
+        (["fleet=none"], "the job lacks [fleet]"),
         (["limits.deadline=soon"], "limits.deadline is 'soon': it must be a number, above 0"),
         (["limits.deadline"], "write it as table.key=value"),
         (["=3"], "write it as table.key=value"),
         (["limits=3"], "limits must be a table"),
-        (["fleet=3"], "fleet must be a table of columns or the name of a CSV file"),
-        (["limits.deadline.seconds=3"], "deadline is not a table"),
+        (["fleet=3"], "fleet must be a table or the name of a CSV file"),
+        (["limits.dedline=none"], "limits has no key dedline; did you mean deadline?"),
+        (["fleet.step_overhead=0.1"], "fleet is not a table of keys"),
+        (["limits.rounds=" + "9" * 400], "limits.rounds must be from 1 to"),
+        (["limits.deadline.seconds=3"], "deadline is not a table of keys"),
         (["fleet=gone.csv"], "gone.csv cannot be read: No such file"),
     ],
 )
@@ -101,10 +103,13 @@ def test_bad_jobs_say_what_to_change(job: Path, overrides: list[str], complaint:
         (FLEET.replace("comm_seconds", "com_seconds"), "did you mean comm_seconds?"),
         (FLEET.replace("comm_seconds", "samples"), "lacks comm_seconds"),
         (FLEET.replace("name,", "samples,"), "two columns of one name"),
-        (FLEET.replace("300,", ""), "client 1 has 4 of 5 columns"),
-        (FLEET.replace("300", "many"), "client 1's samples is 'many', not a number"),
+        (FLEET.replace("300,", ""), "line 3 has 4 of 5 columns"),
+        (FLEET.replace("300", "many"), "line 3: samples is 'many', not a number"),
         (FLEET.replace("90", "-90"), "fleet.samples_per_second[1] is -90"),
-        (FLEET.replace("lab", "ward"), "2 different names"),
+        (FLEET.replace("lab", "ward"), "fleet.name has 'ward' twice"),
+        (FLEET.replace(",", ";"), "separate columns by commas"),
+        (FLEET.replace("comm_seconds\n", "comm_seconds,\n"), "has no key without a name"),
+        ("x" * 200_000, "line 1: field larger than"),
     ],
 )
 def test_bad_fleet_files_say_what_to_change(job: Path, fleet: str, complaint: str) -> None:
@@ -114,9 +119,29 @@ def test_bad_fleet_files_say_what_to_change(job: Path, fleet: str, complaint: st
     assert complaint in str(caught.value)
 
 
+def test_a_fleet_file_on_the_command_line_is_meant_from_here(
+    job: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path_factory.mktemp("here")
+    (here / "other.csv").write_text(FLEET + "shed,5,1,1,1\n")
+    monkeypatch.chdir(here)
+    loaded = load_job(job, ["fleet=other.csv"])
+    assert len(loaded.fleet) == 3
+    assert loaded.files == (job, here / "other.csv")
+
+
+def test_a_fleet_name_below_a_table_is_found(job: Path) -> None:
+    head, rest = JOB.split("\n\n", 1)
+    job.write_text(rest + head)
+    with pytest.raises(JobError, match=r"has fleet inside \[geometry\]: write it above all"):
+        load_job(job)
+
+
 def test_a_fleet_from_a_spreadsheet(job: Path) -> None:
     (job.parent / "fleet.csv").write_bytes(b"\xef\xbb\xbf" + FLEET.replace("\n", "\r\n").encode())
     assert load_job(job).fleet.name == ("ward", "lab")
+    (job.parent / "fleet.csv").write_text(FLEET.replace(",", ", ").replace("lab", '"lab, east"'))
+    assert load_job(job).fleet.name == ("ward", "lab, east")
 
 
 def test_files_that_are_no_jobs(job: Path) -> None:

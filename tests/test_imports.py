@@ -59,14 +59,20 @@ except SystemExit as end:
     assert not end.code, end.code
 heavy = {HEAVY!r} & set(sys.modules)
 assert not heavy, heavy
+assert "numpy" not in sys.modules or "--help" not in {arguments!r}
 """
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)
 
 
 def test_public_names() -> None:
+    assert all(getattr(dynamite_fl, name).__name__ == name for name in dynamite_fl.__all__)
+    assert dir(dynamite_fl) == sorted(dynamite_fl.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        getattr(dynamite_fl, "nothing")  # noqa: B009  mypy would see an attribute
     assert set(dynamite_fl.__all__) == {
         "Fleet",
         "Infeasible",
+        "LearningRateWarning",
         "Limits",
         "LossGeometry",
         "Plan",

@@ -33,7 +33,7 @@ def test_job_can_be_planned_and_python_agrees(tmp_path: Path) -> None:
     with contextlib.redirect_stdout(printed):
         exec(code, names)  # noqa: S102  our own README
     plan = names["plan"]
-    assert f"local steps  {plan.local_steps}" in shown.stdout  # type: ignore[attr-defined]
+    assert f"local steps  {plan.local_steps} in" in shown.stdout  # type: ignore[attr-defined]
     assert printed.getvalue().startswith(f"{plan.local_steps} [")  # type: ignore[attr-defined]
 
 

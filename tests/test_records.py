@@ -39,13 +39,13 @@ GEOMETRY: dict[str, Any] = {
         ("samples", 7, "one entry for each client"),
         ("samples", [10, 0], r"\[1\] is 0"),
         ("samples", [10, 2.5], r"\[1\] is 2.5: it must be a whole number"),
-        ("samples", ["many", 3], "must be numbers"),
-        ("samples", [[1, 2], [3]], "must be numbers"),
+        ("samples", ["many", 3], "must be a number for each client"),
+        ("samples", [[1, 2], [3]], "must be a number for each client"),
         ("samples_per_second", [-1, 3], r"\[0\] is -1"),
         ("samples_per_second", [5, math.nan], r"\[1\] is nan"),
         ("samples_per_second", 0, r"\[0\] is 0"),
-        ("samples_per_second", [1, 2, 3], r"has shape \(3,\), but Fleet.samples has 2 clients"),
-        ("samples_per_second", [5], r"has shape \(1,\)"),
+        ("samples_per_second", [1, 2, 3], "has 3 entries, but Fleet.samples has 2"),
+        ("samples_per_second", [5], "has 1 entries"),
         ("gradient_variance", [1, -2], r"\[1\] is -2"),
         ("gradient_variance", [1, math.inf], r"\[1\] is inf"),
         ("step_overhead", [-0.1, 0], r"\[0\] is -0.1"),
@@ -53,9 +53,13 @@ GEOMETRY: dict[str, Any] = {
         ("comm_seconds", None, r"must be|is nan"),
         ("buffer_size", [0, 5], r"\[0\] is 0"),
         ("buffer_size", [1.5, 5], "whole number"),
-        ("name", ["a"], "2 different names"),
-        ("name", ["a", "a"], "2 different names"),
-        ("name", "ab", "2 different names"),
+        ("name", ["a"], "a list of 2 names"),
+        ("name", ["a", "a"], "'a' twice"),
+        ("name", "ab", "a list of 2 names"),
+        ("name", 5, "a list of 2 names"),
+        ("name", [["a"], ["b"]], "printable text"),
+        ("name", ["a", "b\x1b[1m"], "printable text"),
+        ("samples", [10**400, 3], "must be a number for each client"),
     ],
 )
 def test_bad_fleets_are_refused_by_field(field: str, value: object, complaint: str) -> None:
@@ -69,13 +73,27 @@ def test_bad_fleets_are_refused_by_field(field: str, value: object, complaint: s
         *((field, value) for field in ("deadline", "budget") for value in (0, -1, math.nan, "1")),
         *((field, -1) for field in ("cost_per_sample", "cost_per_round")),
         *((field, math.inf) for field in ("cost_per_sample", "cost_per_round")),
-        *((field, value) for field in ("rounds", "max_local_steps") for value in (0, 2.5, True)),
+        *((field, value) for field in ("rounds", "max_local_steps") for value in (2.5, True)),
         ("deadline", True),
         ("max_local_steps", None),
     ],
 )
 def test_bad_limits_are_refused_by_field(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=rf"Limits\.{field} is {value!r}"):
+        Limits(**{**LIMITS, field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("rounds", 0, "from 1 to 1,000,000,000"),
+        ("rounds", 10**10, "from 1 to"),
+        ("max_local_steps", 10**6, "from 1 to 100,000"),
+        ("deadline", 10**400, "a number of 401 digits"),
+    ],
+)
+def test_limits_beyond_reason_are_refused(field: str, value: int, complaint: str) -> None:
+    with pytest.raises(ValueError, match=rf"Limits\.{field} .*{complaint}"):
         Limits(**{**LIMITS, field: value})
 
 
@@ -114,6 +132,13 @@ def test_columns_are_copies_that_cannot_be_written() -> None:
 def test_what_a_batch_can_be_drawn_from() -> None:
     assert Fleet(**FLEET).at_hand.tolist() == [10, 20]
     assert Fleet(**FLEET, buffer_size=15).at_hand.tolist() == [10, 15]
+
+
+def test_a_subset_of_clients() -> None:
+    fleet = Fleet(**FLEET, name=["ward", "lab"])
+    assert fleet.subset(np.array([1])).name == ("lab",)
+    assert fleet.subset(slice(0, 1)).samples.tolist() == [10]
+    assert Fleet(**FLEET).subset(np.array([1, 0])).comm_seconds.tolist() == [0.3, 0.2]
 
 
 def test_labels() -> None:

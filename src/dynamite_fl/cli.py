@@ -3,7 +3,9 @@
 What a command needs is imported when it runs, so that help and errors come at once.
 """
 
+import io
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -22,12 +24,22 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 def main() -> None:
     """Run the command line."""
-    app(prog_name="dynamite")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # bars and boxes on a terminal without them
+    try:
+        app(prog_name="dynamite")
+    except OSError as error:  # the disk that output goes to is full, or the like
+        sys.stderr.write(f"dynamite: output cannot be written: {error.strerror}\n")
+        os._exit(_CANNOT_USE)  # an ordinary exit would try to write it once more
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def _show_version(wanted: bool) -> None:
@@ -62,6 +74,8 @@ dynamite plan --set limits.rounds=none  [dim]# choose the rounds too[/dim]
 dynamite plan job.toml --set fleet=fleet.csv --csv batches.csv
 
 dynamite plan job.toml --json | jq .local_steps
+
+The keys of a job and how to write one are in the README.
 
 Ends with 0, with 2 if the job cannot be used, with 3 if no plan keeps its limits.
 """
@@ -106,27 +120,34 @@ def plan(
         typer.echo(json.dumps(to_json(report), allow_nan=False))
     else:
         show_plan(Console(highlight=False), report)
+    sys.stdout.flush()
 
 
 def _plan(
     path: Path | None, overrides: list[str], csv_file: Path | None, as_json: bool
 ) -> "PlanReport":
     """Plan a job; end the program, saying why, if that is not possible."""
-    from dynamite_fl.config import JobError, load_job
+    from dynamite_fl.config import JobError, in_job_words, load_job
     from dynamite_fl.files import write_atomically
     from dynamite_fl.plan.infeasible import Infeasible
     from dynamite_fl.plan_report import report_plan, to_csv
 
-    warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {message}", err=True)
+    def warn(message: Warning | str, *_: object, **__: object) -> None:
+        typer.echo(f"warning: {in_job_words(str(message))}", err=True)
+
+    warnings.showwarning = warn
     try:
-        report = report_plan(load_job(path, overrides))
+        job = load_job(path, overrides)
+        if csv_file is not None and csv_file.resolve() in (file.resolve() for file in job.files):
+            raise JobError(f"--csv {csv_file} would replace the file that the job is read from")
+        report = report_plan(job)
         if csv_file is not None:
             write_atomically(csv_file, to_csv(report))
     except Infeasible as error:
         details = {"misses": [vars(miss) for miss in error.misses], "rounds": error.rounds}
         _fail(str(error), _INFEASIBLE, as_json, {"infeasible": details})
-    except (JobError, ValueError) as error:
-        _fail(str(error), _CANNOT_USE, as_json, {})
+    except ValueError as error:
+        _fail(in_job_words(str(error)), _CANNOT_USE, as_json, {})
     except OSError as error:
         _fail(f"{csv_file} cannot be written: {error.strerror}", _CANNOT_USE, as_json, {})
     return report

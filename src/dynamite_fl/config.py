@@ -20,7 +20,7 @@ from dynamite_fl.records import Fleet, Limits, LossGeometry
 
 Record = TypeVar("Record")
 
-_TABLES = ["limits", "geometry", "fleet"]
+_TABLES = {"limits": Limits, "geometry": LossGeometry, "fleet": Fleet}
 
 
 class JobError(ValueError):
@@ -29,11 +29,12 @@ class JobError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A checked job."""
+    """A checked job, and the files it came from."""
 
     fleet: Fleet
     limits: Limits
     geometry: LossGeometry
+    files: tuple[Path, ...]
 
 
 def load_job(path: Path | None = None, overrides: Iterable[str] = ()) -> Job:
@@ -44,23 +45,42 @@ def load_job(path: Path | None = None, overrides: Iterable[str] = ()) -> Job:
         >>> len(job.fleet), job.limits.deadline, job.fleet.label(0)
         (20, 2000, 'small-1')
     """
-    if path is None:
-        text = (resources.files("dynamite_fl") / "default.toml").read_text(encoding="utf-8")
-        folder = Path()
-    else:
-        text, folder = _read(path), path.parent
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise JobError(f"{path} is not valid TOML: {error}") from None
+    tables = _read_toml(path)
     for override in overrides:
         _override(tables, override)
-    _check_keys("the job", tables, _TABLES, _TABLES)
+    _check_keys("the job", tables, list(_TABLES), [])
+    for name in _TABLES:
+        if tables.get(name) is None:
+            raise JobError(_lacks(name, tables))
+    files = [] if path is None else [path]
+    entry = tables["fleet"]
+    if isinstance(entry, str):
+        files.append((Path() if path is None else path.parent) / entry)
+        entry = _read_csv(files[-1])
     return Job(
-        fleet=_fleet(tables["fleet"], folder),
+        fleet=_record(Fleet, "fleet", entry),
         limits=_record(Limits, "limits", tables["limits"]),
         geometry=_record(LossGeometry, "geometry", tables["geometry"]),
+        files=tuple(files),
     )
+
+
+def in_job_words(message: str) -> str:
+    """A message of the records, about a job: ``Limits.rounds`` is ``limits.rounds`` there."""
+    for table, record in _TABLES.items():
+        message = message.replace(f"{record.__name__}.", f"{table}.")
+    return message
+
+
+def _read_toml(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        text = (resources.files("dynamite_fl") / "default.toml").read_text(encoding="utf-8")
+    else:
+        text = _read(path)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise JobError(f"{path} is not valid TOML: {error}") from None
 
 
 def _read(path: Path) -> str:
@@ -73,7 +93,7 @@ def _read(path: Path) -> str:
 
 
 def _override(tables: dict[str, Any], override: str) -> None:
-    """Set a key by its path; ``none`` removes it."""
+    """Set a key by its path; ``none`` removes it. Files are meant from where one is."""
     path, equals, text = (part.strip() for part in override.partition("="))
     if not path or not equals:
         raise JobError(f"--set {override}: write it as table.key=value")
@@ -82,67 +102,83 @@ def _override(tables: dict[str, Any], override: str) -> None:
     for parent in parents:
         table = table.setdefault(parent, {})
         if not isinstance(table, dict):
-            raise JobError(f"--set {override}: {parent} is not a table")
-    if text == "none":
-        table.pop(key, None)
-    else:
-        table[key] = _value(text)
+            raise JobError(f"--set {override}: {parent} is not a table of keys")
+    table[key] = _value(text)
+    if path == "fleet" and isinstance(table[key], str):
+        table[key] = str(Path(table[key]).absolute())
 
 
 def _value(text: str) -> Any:
-    """A TOML value, or the text itself so that plain words need no quotes."""
+    """A TOML value, None for none, or the text itself so that plain words need no quotes."""
+    if text.lower() == "none":
+        return None
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
 
 
-def _fleet(entry: object, folder: Path) -> Fleet:
-    if isinstance(entry, str):
-        return _record(Fleet, "fleet", _read_csv(folder / entry))
-    if not isinstance(entry, dict):
-        raise JobError('fleet must be a table of columns or the name of a CSV file, "fleet.csv"')
-    return _record(Fleet, "fleet", entry)
+def _lacks(name: str, tables: Mapping[str, Any]) -> str:
+    """What to say of a missing table, which TOML may have put elsewhere."""
+    for other, table in tables.items():
+        if isinstance(table, dict) and name in table:
+            return f"the job has {name} inside [{other}]: write it above all tables"
+    return f"the job lacks [{name}]"
 
 
 def _read_csv(path: Path) -> dict[str, list[Any]]:
     """A fleet's columns: one line a client below a line of column names."""
-    reader = csv.reader(io.StringIO(_read(path), newline=""))
-    header = [name.strip() for name in next(reader, [])]
-    _check_keys(str(path), dict.fromkeys(header), *_keys(Fleet))
-    if len(set(header)) < len(header):
-        raise JobError(f"{path} has two columns of one name")
-    rows = [row for row in reader if row]
+    reader = csv.reader(io.StringIO(_read(path), newline=""), skipinitialspace=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        _check_header(path, header)
+        lines, rows = [], []
+        for row in reader:
+            if row:
+                lines.append(reader.line_num)
+                rows.append(row)
+    except csv.Error as error:
+        raise JobError(f"{path}, line {reader.line_num}: {error}") from None
     if not rows:
-        raise JobError(f"{path} has no client: it needs a row for each, below the column names")
-    for client, row in enumerate(rows):
+        raise JobError(f"{path} has no client: it needs a line for each, below the column names")
+    for line, row in zip(lines, rows, strict=True):
         if len(row) != len(header):
-            raise JobError(f"{path}: client {client} has {len(row)} of {len(header)} columns")
+            raise JobError(f"{path}, line {line} has {len(row)} of {len(header)} columns")
+    columns = dict(zip(header, zip(*rows, strict=True), strict=True))
     return {
-        name: list(column) if name == "name" else _numbers(path, name, column)
-        for name, column in zip(header, zip(*rows, strict=True), strict=True)
+        name: list(column) if name == "name" else _numbers(path, lines, name, column)
+        for name, column in columns.items()
     }
 
 
-def _numbers(path: Path, name: str, column: Iterable[str]) -> list[float]:
+def _check_header(path: Path, header: list[str]) -> None:
+    if header and any(separator in header[0] for separator in (";", "\t")):
+        raise JobError(f"{path}: separate columns by commas")
+    _check_keys(str(path), dict.fromkeys(header, ""), *_keys(Fleet))
+    if len(set(header)) < len(header):
+        raise JobError(f"{path} has two columns of one name")
+
+
+def _numbers(path: Path, lines: list[int], name: str, column: Iterable[str]) -> list[float]:
     numbers = []
-    for client, text in enumerate(column):
+    for line, text in zip(lines, column, strict=True):
         try:
             numbers.append(float(text))
         except ValueError:
-            raise JobError(f"{path}: client {client}'s {name} is {text!r}, not a number") from None
+            raise JobError(f"{path}, line {line}: {name} is {text!r}, not a number") from None
     return numbers
 
 
 def _record(record: type[Record], name: str, table: object) -> Record:
     """The record that a table spells out."""
     if not isinstance(table, dict):
-        raise JobError(f"{name} must be a table: [{name}]")
+        kinds = "a table" if record is not Fleet else "a table or the name of a CSV file"
+        raise JobError(f"{name} must be {kinds}")
     _check_keys(name, table, *_keys(record))
     try:
-        return record(**table)
+        return record(**{key: value for key, value in table.items() if value is not None})
     except ValueError as error:
-        raise JobError(str(error).replace(f"{record.__name__}.", f"{name}.")) from None
+        raise JobError(in_job_words(str(error))) from None
 
 
 def _keys(record: type[Any]) -> tuple[list[str], list[str]]:
@@ -158,7 +194,7 @@ def _check_keys(
         if key not in known:
             nearest = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
-            raise JobError(f"{name} has no key {key}; {hint}")
+            raise JobError(f"{name} has no key {key or 'without a name'}; {hint}")
     for key in needed:
-        if key not in table:
+        if table.get(key) is None:
             raise JobError(f"{name} lacks {key}")

@@ -6,15 +6,28 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a crash, never sees half of it."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write a text file so that a reader, or a crash, never sees half of it."""
+    write_bytes_atomically(path, text.encode())
+
+
+def write_bytes_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a crash, never sees half of it.
+
+    A link is followed, a file's permissions stay; what is no file, as a pipe, is written to.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
     temporary = Path(name)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(mode)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

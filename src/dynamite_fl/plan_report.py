@@ -90,6 +90,8 @@ def to_json(report: PlanReport) -> dict[str, Any]:
         **_plan_json(report.plan),
         "clients": [report.job.fleet.label(i) for i in range(len(report.job.fleet))],
         "batch_sizes": report.plan.batch_sizes.tolist(),
+        "round_seconds": report.round_seconds().tolist(),
+        "held_by": [limit or None for limit in report.held_by()],
         "binding": list(report.plan.binding),
         "limits": {name: _finite(value) for name, value in asdict(report.job.limits).items()},
         "bound_by_local_steps": {

@@ -5,6 +5,7 @@ Columns are arrays of shape (n,), one entry a client, and cannot be written to.
 """
 
 import math
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+
+
+_MOST_ROUNDS = 10**9
+_MOST_STEPS = 100_000
 
 
 class LearningRateWarning(UserWarning):
@@ -89,10 +94,13 @@ class Fleet:
         return f"client {client}" if self.name is None else self.name[client]
 
     def subset(self, clients: slice | IntArray) -> "Fleet":
-        """Some of the clients."""
+        """Some of the clients, which need not be checked again."""
         some = object.__new__(Fleet)
         for name, column in vars(self).items():
-            object.__setattr__(some, name, None if column is None else column[clients])
+            part = None if column is None else np.asarray(column)[clients]
+            object.__setattr__(
+                some, name, tuple(part) if name == "name" and part is not None else part
+            )
         return some
 
     @property
@@ -137,8 +145,8 @@ class Limits:
         _number("Limits.cost_per_sample", self.cost_per_sample)
         _number("Limits.cost_per_round", self.cost_per_round)
         if self.rounds is not None:
-            _integer("Limits.rounds", self.rounds)
-        _integer("Limits.max_local_steps", self.max_local_steps)
+            _integer("Limits.rounds", self.rounds, most=_MOST_ROUNDS)
+        _integer("Limits.max_local_steps", self.max_local_steps, most=_MOST_STEPS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,8 +255,8 @@ def _column(
     given = _as_floats(field, values)
     if given.ndim > 1 or (given.ndim == 1 and given.size != n):
         raise ValueError(
-            f"{field} has shape {given.shape}, but Fleet.samples has {n} clients: "
-            "give one number for all, or one for each"
+            f"{field} has {given.size} entries, but Fleet.samples has {n}: "
+            "give one number for all clients, or one for each"
         )
     column = np.broadcast_to(given, (n,)).copy()
     allowed = (column > 0 if positive else column >= 0) & (np.isfinite(column) | (not finite))
@@ -269,21 +277,30 @@ def _counts(name: str, values: ArrayLike, n: int) -> FloatArray:
 
 
 def _names(name: Sequence[str], n: int) -> tuple[str, ...]:
-    if isinstance(name, str) or len(name) != n or len(set(name)) != n:
-        raise ValueError(f"Fleet.name must be a list of {n} different names, one for each client")
-    return tuple(str(each) for each in name)
+    if isinstance(name, str) or not isinstance(name, Sequence) or len(name) != n:
+        raise ValueError(f"Fleet.name must be a list of {n} names, one for each client")
+    seen: set[str] = set()
+    for each in name:
+        if not isinstance(each, str) or not each.isprintable():
+            raise ValueError(f"Fleet.name has {each!r}: names must be printable text")
+        if each in seen:
+            raise ValueError(f"Fleet.name has {each!r} twice: names must differ")
+        seen.add(each)
+    return tuple(name)
 
 
 def _as_floats(field: str, values: ArrayLike) -> FloatArray:
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{field} must be numbers: {error}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{field} must be a number for each client, or one for all") from None
 
 
 def _number(field: str, value: float, *, positive: bool = False, finite: bool = True) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ValueError(f"{field} is {value!r}: {_rule(positive, finite)}")
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise ValueError(f"{field} is a number of {len(str(value))} digits, more than can be used")
     in_range = value > 0 if positive else value >= 0  # False for NaN
     if not in_range or (finite and math.isinf(value)):
         raise ValueError(f"{field} is {value:g}: {_rule(positive, finite)}")
@@ -294,6 +311,8 @@ def _rule(positive: bool, finite: bool) -> str:
     return f"it must be a {'finite ' if finite else ''}number, {sign}"
 
 
-def _integer(field: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+def _integer(field: str, value: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise ValueError(f"{field} is {value!r}: it must be a whole number, 1 or more")
+    if not 1 <= value <= most:
+        raise ValueError(f"{field} must be from 1 to {most:,}")

@@ -8,7 +8,8 @@ from rich.text import Text
 from dynamite_fl.plan_report import PlanReport
 from dynamite_fl.records import FloatArray, Plan
 
-_MOST_ROWS = 30  # clients in a table; more are summed up
+_MOST_ROWS = 30  # devices in a table; more are summed up
+_NARROW = 78  # columns below which a table has fewer of its own
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 60
 _CURVE_LEVELS = 6
@@ -17,8 +18,15 @@ _CURVE_RANGE = 30.0  # worse bounds than so many times the best would flatten th
 
 def show_plan(console: Console, report: PlanReport) -> None:
     """Print a plan, what binds it, its batch sizes and what else one could do."""
-    clients = _client_table if len(report.job.fleet) <= _MOST_ROWS else _client_summary
-    for part in (_headline(report), clients(report), _alternatives(report), _curve(report)):
+    narrow = console.width < _NARROW
+    few = len(report.job.fleet) <= _MOST_ROWS
+    parts = (
+        _headline(report),
+        _device_table(report, narrow) if few else _summary(report),
+        _alternatives(report, narrow),
+        _curve(report, min(_CURVE_WIDTH, max(10, console.width - 11))),
+    )
+    for part in parts:
         console.print(part)
         console.print()
 
@@ -27,65 +35,69 @@ def _headline(report: PlanReport) -> RenderableType:
     plan, limits = report.plan, report.job.limits
     sizes = plan.batch_sizes
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim")
+    grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
-    grid.add_row("local steps", f"[bold]{plan.local_steps}[/bold]")
-    grid.add_row(
-        "batch sizes",
-        f"[bold]{sizes.min():,} to {sizes.max():,}[/bold], {sizes.mean():,.1f} on average",
-    )
-    chosen = ", chosen too" if limits.rounds is None else ""
+    grid.add_row("local steps", f"[bold]{plan.local_steps}[/bold] in each round")
+    span = f"{sizes.min():,} to {sizes.max():,}" if sizes.min() < sizes.max() else f"{sizes[0]:,}"
+    grid.add_row("batch sizes", f"[bold]{span}[/bold], {sizes.mean():,.1f} on average")
+    chosen = ", the best number" if limits.rounds is None else ""
     grid.add_row("rounds", f"[bold]{plan.rounds:,}[/bold]{chosen}")
     grid.add_row("seconds", _spent(plan.seconds, limits.deadline))
     grid.add_row("cost", _spent(plan.cost, limits.budget))
-    grid.add_row("bound", f"[bold]{plan.bound:.4g}[/bold] on the loss gap that is left at the end")
-    grid.add_row("binding", _binding(report))
-    title = Text.from_markup(f"[bold]The best plan for {len(report.job.fleet):,} devices[/bold]")
-    return Group(title, grid)
+    grid.add_row("bound", f"[bold]{plan.bound:.4g}[/bold] on the loss gap left at the end")
+    grid.add_row("limited by", _limited_by(report))
+    count = _count(len(report.job.fleet), "device")
+    return Group(Text(f"The best plan for {count}", style="bold"), grid)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _spent(used: float, limit: float) -> Text:
     if np.isinf(limit):
-        return Text(f"{used:,.1f}, no limit")
+        return Text(f"{used:>12,.1f}, no limit")
     share = used / limit
     filled = round(20 * share)
     return Text.assemble(
-        f"{used:>10,.1f} of {limit:>10,.1f}  ",
+        f"{used:>12,.1f} of {limit:>12,.1f}  ",
         ("━" * filled, "cyan"),
-        ("━" * (20 - filled), "dim"),
+        ("─" * (20 - filled), "dim"),
         f" {share:4.0%}",
     )
 
 
-def _binding(report: PlanReport) -> str:
-    if not report.plan.binding:
-        return "nothing: more would not help"
+def _limited_by(report: PlanReport) -> str:
     held = report.held_by()
     words = {
-        "budget": "the budget, not a sample more is paid for",
-        "deadline": f"the deadline, which holds {held.count('deadline'):,} clients",
-        "samples": f"the data, {held.count('samples'):,} clients use all they have",
-        "buffer_size": f"the buffer, {held.count('buffer_size'):,} clients use all they store",
-        "max_local_steps": "max_local_steps",
+        "budget": "the budget, which pays for no more samples",
+        "deadline": f"the deadline, for {_count(held.count('deadline'), 'device')}",
+        "samples": f"the data, for {_count(held.count('samples'), 'device')} that use it all",
+        "buffer_size": f"the buffer, for {_count(held.count('buffer_size'), 'device')}",
+        "max_local_steps": "the most local steps allowed",
     }
-    return "; ".join(words[limit] for limit in report.plan.binding)
+    return "; ".join(words[limit] for limit in report.plan.binding) or "nothing"
 
 
-def _client_table(report: PlanReport) -> RenderableType:
-    fleet = report.job.fleet
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("client")
-    for heading in ("samples", "variance", "samples/s", "comm s", "batch", "round s"):
-        table.add_column(heading, justify="right")
-    table.add_column("held by")
-    held, seconds = report.held_by(), report.round_seconds()
+def _device_table(report: PlanReport, narrow: bool) -> RenderableType:
+    fleet, held, seconds = report.job.fleet, report.held_by(), report.round_seconds()
+    table = _table("device", "samples")
+    if not narrow:
+        for heading in ("variance", "samples/s", "comm s"):
+            table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("batch", "round s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("limited by", no_wrap=True)
     for i in range(len(fleet)):
-        table.add_row(
-            Text(fleet.label(i)),
-            f"{fleet.samples[i]:,.0f}",
+        speed = (
             f"{fleet.gradient_variance[i]:.3g}",
             f"{fleet.samples_per_second[i]:,.0f}",
             f"{fleet.comm_seconds[i]:.2f}",
+        )
+        table.add_row(
+            Text(fleet.label(i)),
+            f"{fleet.samples[i]:,.0f}",
+            *(() if narrow else speed),
             f"[bold]{report.plan.batch_sizes[i]:,}[/bold]",
             f"{seconds[i]:.2f}",
             held[i].replace("_", " "),
@@ -93,13 +105,19 @@ def _client_table(report: PlanReport) -> RenderableType:
     return table
 
 
-def _client_summary(report: PlanReport) -> RenderableType:
-    sizes = report.plan.batch_sizes
+def _table(first: str, *headings: str) -> Table:
+    """A table without lines: names on the left, numbers on the right."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("")
+    table.add_column(first, overflow="fold")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _summary(report: PlanReport) -> RenderableType:
+    sizes = report.plan.batch_sizes
     shares = (0, 10, 25, 50, 75, 90, 100)
-    for heading in ("least", "10 %", "25 %", "median", "75 %", "90 %", "most"):
-        table.add_column(heading, justify="right")
+    table = _table("", "least", "10 %", "25 %", "median", "75 %", "90 %", "most")
     table.add_row("batch size", *(f"{size:,.0f}" for size in np.percentile(sizes, shares)))
     seconds = np.percentile(report.round_seconds(), shares)
     table.add_row("round s", *(f"{second:.2f}" for second in seconds))
@@ -107,54 +125,50 @@ def _client_summary(report: PlanReport) -> RenderableType:
     counts, _ = np.histogram(sizes, bins=edges)
     histogram = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     histogram.add_column("batch size", justify="right")
-    histogram.add_column("clients", justify="right")
+    histogram.add_column("devices", justify="right")
     histogram.add_column("")
     for low, high, count in zip(edges[:-1], edges[1:] - 1, counts, strict=True):
         bounds = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        histogram.add_row(
-            bounds, f"{count:,}", Text("█" * round(40 * count / counts.max()), "cyan")
-        )
-    return Group(table, Text(), histogram)
+        bar = Text("█" * round(40 * count / counts.max()), "cyan")
+        histogram.add_row(bounds, f"{count:,}", bar)
+    return Group(table, Text(), histogram, Text("\nEach device's own: --csv FILE", "dim"))
 
 
-def _alternatives(report: PlanReport) -> RenderableType:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("under the same limits")
-    for heading in ("local steps", "batch", "rounds", "seconds", "cost", "bound"):
-        table.add_column(heading, justify="right")
+def _alternatives(report: PlanReport, narrow: bool) -> RenderableType:
+    """What other plans reach within the same limits, and how much worse that is."""
+    spent = () if narrow else ("seconds", "cost")
+    table = _table("compared", "steps", "batch", "rounds", *spent, "bound", "worse by")
     mean = f"⌀ {report.plan.batch_sizes.mean():,.1f}"
-    table.add_row("[bold]this plan[/bold]", *_figures(report.plan, mean))
-    table.add_row(
-        "one batch size for all", *_figures(report.uniform, f"{report.uniform.batch_sizes[0]:,}")
-    )
+    plans = [("this plan", report.plan, mean)]
+    plans.append(("same batch for all", report.uniform, f"{report.uniform.batch_sizes[0]:,}"))
+    if report.fedavg is not None:
+        plans.append(("FedAvg's default", report.fedavg, f"{report.fedavg.batch_sizes.max():,}"))
+    for name, plan, batch in plans:
+        used = () if narrow else (f"{plan.seconds:,.0f}", f"{plan.cost:,.0f}")
+        figures = (f"{plan.local_steps}", batch, f"{plan.rounds:,}", *used, f"{plan.bound:.4g}")
+        table.add_row(name, *figures, _worse(plan, report.plan))
     if report.fedavg is None:
-        table.add_row("FedAvg's default", "2", "60", "0", "", "", "not one round fits")
-    else:
-        batch = f"{report.fedavg.batch_sizes.max():,}"
-        table.add_row("FedAvg's default", *_figures(report.fedavg, batch))
+        table.add_row("FedAvg's default", "2", "60", "0", *("" for _ in spent), "does not fit")
     return table
 
 
-def _figures(plan: Plan, batch: str) -> tuple[str, ...]:
-    return (
-        f"{plan.local_steps}",
-        batch,
-        f"{plan.rounds:,}",
-        f"{plan.seconds:,.1f}",
-        f"{plan.cost:,.1f}",
-        f"{plan.bound:.4g}",
-    )
+def _worse(plan: Plan, best: Plan) -> str:
+    if plan is best or best.bound == 0:
+        return ""
+    return f"{plan.bound / best.bound - 1:,.2%}"
 
 
-def _curve(report: PlanReport) -> RenderableType:
+def _curve(report: PlanReport, most: int) -> RenderableType:
     """The least bound over local steps: bars on a logarithmic scale, the plan's marked."""
     near = np.flatnonzero(report.bounds <= _CURVE_RANGE * report.bounds.min())
+    if near.size == 1:
+        return Text("no other number of local steps comes near", style="dim")
     best = int(np.flatnonzero(report.local_steps == report.plan.local_steps)[0])
-    stride = -(-(near[-1] + 1 - near[0]) // _CURVE_WIDTH)
+    stride = -(-(near[-1] + 1 - near[0]) // most)
     shown = np.arange(near[0] + (best - near[0]) % stride, near[-1] + 1, stride)
     steps, bounds = report.local_steps[shown], report.bounds[shown]
     place = int(np.flatnonzero(shown == best)[0])
-    width = min(3, _CURVE_WIDTH // shown.size)
+    width = min(3, most // shown.size)
     lines = [Text("bound over local steps, logarithmic", style="dim")]
     heights = _heights(bounds)
     for level in reversed(range(_CURVE_LEVELS)):

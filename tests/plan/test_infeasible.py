@@ -59,14 +59,21 @@ def test_message_says_which_limit_by_how_much_and_what_to_change() -> None:
     with pytest.raises(Infeasible) as caught:
         cooptimize(fleet, replace(given, deadline=1000), EXAMPLE)
     assert str(caught.value) == (
-        "the deadline of 1000 is missed by 316.409, as small-4 needs 0.439 s for each of 3000 "
-        "rounds of 1 local step on 1 sample, of which 0.42 s are communication. "
-        "The smallest change: deadline = 1316.41, or rounds = 2278"
+        "the deadline of 1000 is missed by 316.4081633, as small-4 needs 0.439 s for a round of "
+        "1 local step on 1 sample (0.42 s of it for communication), and there are 3000 rounds. "
+        "The smallest change: deadline = 1316.408164, or rounds = 2278"
     )
     with pytest.raises(Infeasible) as caught:
         cooptimize(fleet, replace(given, budget=6000), EXAMPLE)
     assert caught.value.limit == "budget"
     assert caught.value.missed_by == pytest.approx(30)  # 3000 (0.0005*20 + 2) = 6030
+
+
+def test_the_smallest_change_is_not_rounded_for_nothing() -> None:
+    fleet = Fleet(samples=[5], gradient_variance=1, samples_per_second=10, comm_seconds=0)
+    given = Limits(rounds=200, deadline=99, budget=1, cost_per_sample=0.002, cost_per_round=0.4)
+    with pytest.raises(Infeasible, match=r"missed by 79\.4,.*budget = 80\.4, or rounds = 2$"):
+        cooptimize(fleet, given, EXAMPLE)
 
 
 def test_refusals_cross_process_borders() -> None:

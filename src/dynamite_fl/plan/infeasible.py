@@ -90,19 +90,20 @@ def require_room(fleet: Fleet, limits: Limits, local_steps: int, batch_sizes: In
     seconds = round_seconds(fleet, local_steps, batch_sizes)
     slowest = int(np.argmax(seconds))
     cost = float(round_cost(limits, local_steps, batch_sizes.sum()))
-    work = f"{_count(rounds, 'round')} of {_count(local_steps, 'local step')}"
+    work = f"of {_count(local_steps, 'local step')}"
+    times = "" if rounds == 1 else f", and there are {rounds} rounds"
     misses = []
     if rounds * seconds[slowest] > limits.deadline:
         why = (
-            f"{fleet.label(slowest)} needs {seconds[slowest]:.3g} s for each of {work} on "
-            f"{_count(int(batch_sizes[slowest]), 'sample')}, of which "
-            f"{fleet.comm_seconds[slowest]:.3g} s are communication"
+            f"{fleet.label(slowest)} needs {seconds[slowest]:.3g} s for a round {work} on "
+            f"{_count(int(batch_sizes[slowest]), 'sample')} "
+            f"({fleet.comm_seconds[slowest]:.3g} s of it for communication){times}"
         )
         misses.append(Miss("deadline", limits.deadline, float(rounds * seconds[slowest]), why))
     if rounds * cost > limits.budget:
         why = (
-            f"each of {work} on {_count(int(batch_sizes.sum()), 'sample')} costs {cost:.3g}, "
-            f"of which {limits.cost_per_round:.3g} are for the round itself"
+            f"a round {work} on {_count(int(batch_sizes.sum()), 'sample')} costs {cost:.3g} "
+            f"({limits.cost_per_round:.3g} of it whatever the samples){times}"
         )
         misses.append(Miss("budget", limits.budget, rounds * cost, why))
     if misses:
@@ -115,6 +116,6 @@ def _count(number: int, noun: str) -> str:
 
 
 def _rounded_up(value: float) -> str:
-    """Six digits, never less than the value, so that what is printed can be set as it is."""
-    rounded = Context(prec=6, rounding=ROUND_CEILING).create_decimal_from_float(value)
+    """Ten digits, never less than the value, so that what is printed can be set as it is."""
+    rounded = Context(prec=10, rounding=ROUND_CEILING).create_decimal(repr(value))
     return f"{rounded.normalize():f}"

@@ -22,6 +22,7 @@ def predict(
     sizes are rounded down.
     """
     noise = gradient_noise(fleet, batch_sizes)
+    batch_sizes.setflags(write=False)
     return Plan(
         rounds=rounds,
         local_steps=local_steps,

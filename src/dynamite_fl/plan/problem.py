@@ -16,6 +16,7 @@ from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits
 
 BoolArray = NDArray[np.bool_]
 
+_UNCOUNTABLE = 2.0**53  # from here on, doubles are no longer all whole numbers
 _CACHED = 1 << 14  # numbers of which a few arrays fit into a core's cache
 
 
@@ -127,7 +128,7 @@ def most_rounds(limits: Limits, seconds: float, cost: float) -> float:
 
 def _times(part: float, whole: float) -> float:
     """How often part fits into whole, as computed in floating point."""
-    if part == 0 or math.isinf(whole):
+    if part == 0 or whole / part >= _UNCOUNTABLE:
         return math.inf
     times = math.floor(whole / part)
     times += (times + 1) * part <= whole
