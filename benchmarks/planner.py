@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,6 +25,9 @@ GEOMETRY = LossGeometry(
     divergence=2,
     loss_gap=2.3,
 )
+
+
+HARD = replace(GEOMETRY, divergence=0.0, loss_gap=1e-3)
 
 
 def fleet_of(n: int) -> Fleet:
@@ -58,13 +62,13 @@ def seconds(work: Callable[[], object], repeats: int) -> tuple[float, float]:
     return float(np.median(taken)), max(taken) - min(taken)
 
 
-def plan_times(n: int, repeats: int) -> tuple[float, float]:
+def plan_times(n: int, repeats: int, geometry: LossGeometry = GEOMETRY) -> tuple[float, float]:
     """Seconds to find the best plan, and to size the plans of all 100 local steps."""
     fleet, limits = fleet_of(n), limits_for(n)
-    best, best_spread = seconds(lambda: cooptimize(fleet, limits, GEOMETRY), repeats)
+    best, best_spread = seconds(lambda: cooptimize(fleet, limits, geometry), repeats)
 
     def size_all() -> None:
-        bounds = bound_by_steps(fleet, limits, GEOMETRY, rounds=ROUNDS, local_steps=STEPS)
+        bounds = bound_by_steps(fleet, limits, geometry, rounds=ROUNDS, local_steps=STEPS)
         assert np.isfinite(bounds).all()  # noqa: S101  else less would be measured than is said
 
     every, every_spread = seconds(size_all, repeats)
@@ -77,7 +81,7 @@ def plan_times(n: int, repeats: int) -> tuple[float, float]:
     return best, every
 
 
-def printed_ratio(n: int, local_steps: int) -> None:
+def printed_ratio(n: int, local_steps: int) -> float:
     """One split of the printed algorithm beside ours, and how good the two are."""
     fleet, limits = fleet_of(n), limits_for(n)
     case = cases(ROUNDS, local_steps, limits.deadline, limits.budget)
@@ -96,9 +100,10 @@ def printed_ratio(n: int, local_steps: int) -> None:
         f"{ours * 1e3:7.2f} ms   ratio {theirs / ours:,.0f}   noise printed/ours {quality:.9f}",
         flush=True,
     )
+    return theirs / ours
 
 
-def start_up() -> None:
+def start_up() -> float:
     """Seconds from the command to the first line of its help."""
     taken = []
     for _ in range(7):
@@ -115,29 +120,50 @@ def start_up() -> None:
             process.stdout.readline()
             taken.append(time.perf_counter() - start)
             process.stdout.read()
-    print(
-        f"dynamite plan --help: first line after {np.median(taken):.2f} s "
-        f"(from {min(taken):.2f} to {max(taken):.2f})"
-    )
+    return float(np.median(taken))
+
+
+def open_rounds(n: int) -> None:
+    """Seconds to find the best rounds too."""
+    fleet, limits = fleet_of(n), replace(limits_for(n), rounds=None)
+    taken, spread = seconds(lambda: cooptimize(fleet, limits, GEOMETRY), 3)
+    print(f"{n:>9,} clients   rounds chosen too {taken:7.2f} s (spread {spread:.2f})", flush=True)
+
+
+def verdicts(checks: dict[str, tuple[float, float]]) -> bool:
+    """Print each figure beside its target, which it must not exceed."""
+    for name, (figure, target) in checks.items():
+        word = "reached" if figure <= target else "MISSED"
+        print(f"  {name}: {figure:.3g}, target {target:g}, {word}")
+    return all(figure <= target for figure, target in checks.values())
 
 
 def main() -> None:
     print("The planner, 100 local steps:")
     plan_times(20, 50)
-    plan_times(100, 50)
+    hundred, _ = plan_times(100, 50)
     plan_times(10_000, 5)
     smaller = plan_times(100_000, 3)
     larger = plan_times(1_000_000, 3)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(
-        f"  a million to a hundred thousand clients: best {larger[0] / smaller[0]:.1f} times, "
-        f"all {larger[1] / smaller[1]:.1f} times; peak memory {peak:.2f} GB"
+    print("A loss for which hardly any local steps can be ruled out unseen:")
+    plan_times(100, 20, HARD)
+    plan_times(1_000_000, 1, HARD)
+    for n in (20, 100, 100_000):
+        open_rounds(n)
+    print("One split beside the printed algorithm (plain Python, as printed):")
+    ratio = [printed_ratio(n, 5) for n in (2500, 5000, 10_000)][-1]
+    reached = verdicts(
+        {
+            "best plan of 100 clients, ms": (hundred * 1e3, 5.0),
+            "all 100 plans of 100,000 clients, s": (smaller[1], 3.0),
+            "a million clients to that, times": (larger[1] / smaller[1], 12.0),
+            "peak memory, GB": (peak, 1.0),
+            "ours to the printed split, thousandths": (1000 / ratio, 1.0),
+            "dynamite plan --help to its first line, s": (start_up(), 0.5),
+        }
     )
-    print("\nOne split beside the printed algorithm (plain Python, as printed):")
-    for n in (2500, 5000, 10_000):
-        printed_ratio(n, 5)
-    print("\nStart-up:")
-    start_up()
+    sys.exit(0 if reached else 1)
 
 
 if __name__ == "__main__":

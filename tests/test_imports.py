@@ -14,7 +14,9 @@ SOURCE = Path(dynamite_fl.__file__).parent
 MAY_IMPORT = {
     "records": set[str](),
     "files": set[str](),
+    "reports": {"records"},
     "plan": {"records"},
+    "control": {"records", "reports", "plan"},
 }
 HEAVY = {"torch", "flwr", "matplotlib", "plotly"}
 

@@ -20,6 +20,7 @@ from dynamite_fl.records import Fleet, Limits, LossGeometry
 
 Record = TypeVar("Record")
 
+_FILES = ("fleet", "devices")  # tables that may be a CSV file instead
 _TABLES = {"limits": Limits, "geometry": LossGeometry, "fleet": Fleet}
 
 
@@ -45,24 +46,32 @@ def load_job(path: Path | None = None, overrides: Iterable[str] = ()) -> Job:
         >>> len(job.fleet), job.limits.deadline, job.fleet.label(0)
         (20, 2000, 'small-1')
     """
-    tables = _read_toml(path)
-    for override in overrides:
-        _override(tables, override)
-    _check_keys("the job", tables, list(_TABLES), [])
-    for name in _TABLES:
-        if tables.get(name) is None:
-            raise JobError(_lacks(name, tables))
+    tables = read_tables(path, "default.toml", overrides, list(_TABLES))
     files = [] if path is None else [path]
     entry = tables["fleet"]
     if isinstance(entry, str):
         files.append((Path() if path is None else path.parent) / entry)
         entry = _read_csv(files[-1])
     return Job(
-        fleet=_record(Fleet, "fleet", entry),
-        limits=_record(Limits, "limits", tables["limits"]),
-        geometry=_record(LossGeometry, "geometry", tables["geometry"]),
+        fleet=table_record(Fleet, "fleet", entry),
+        limits=table_record(Limits, "limits", tables["limits"]),
+        geometry=table_record(LossGeometry, "geometry", tables["geometry"]),
         files=tuple(files),
     )
+
+
+def read_tables(
+    path: Path | None, embedded: str, overrides: Iterable[str], names: list[str]
+) -> dict[str, Any]:
+    """A job's tables, all of these names and no others, from a file or an embedded one."""
+    tables = _read_toml(path, embedded)
+    for override in overrides:
+        _override(tables, override)
+    _check_keys("the job", tables, names, [])
+    for name in names:
+        if tables.get(name) is None:
+            raise JobError(_lacks(name, tables))
+    return tables
 
 
 def in_job_words(message: str) -> str:
@@ -72,9 +81,9 @@ def in_job_words(message: str) -> str:
     return message
 
 
-def _read_toml(path: Path | None) -> dict[str, Any]:
+def _read_toml(path: Path | None, embedded: str) -> dict[str, Any]:
     if path is None:
-        text = (resources.files("dynamite_fl") / "default.toml").read_text(encoding="utf-8")
+        text = (resources.files("dynamite_fl") / embedded).read_text(encoding="utf-8")
     else:
         text = _read(path)
     try:
@@ -104,7 +113,7 @@ def _override(tables: dict[str, Any], override: str) -> None:
         if not isinstance(table, dict):
             raise JobError(f"--set {override}: {parent} is not a table of keys")
     table[key] = _value(text)
-    if path == "fleet" and isinstance(table[key], str):
+    if path in _FILES and isinstance(table[key], str) and table[key].endswith(".csv"):
         table[key] = str(Path(table[key]).absolute())
 
 
@@ -169,7 +178,7 @@ def _numbers(path: Path, lines: list[int], name: str, column: Iterable[str]) -> 
     return numbers
 
 
-def _record(record: type[Record], name: str, table: object) -> Record:
+def table_record(record: type[Record], name: str, table: object) -> Record:
     """The record that a table spells out."""
     if not isinstance(table, dict):
         kinds = "a table" if record is not Fleet else "a table or the name of a CSV file"
@@ -178,7 +187,8 @@ def _record(record: type[Record], name: str, table: object) -> Record:
     try:
         return record(**{key: value for key, value in table.items() if value is not None})
     except ValueError as error:
-        raise JobError(in_job_words(str(error))) from None
+        message = in_job_words(str(error)).replace(f"{record.__name__}.", f"{name}.")
+        raise JobError(message) from None
 
 
 def _keys(record: type[Any]) -> tuple[list[str], list[str]]:

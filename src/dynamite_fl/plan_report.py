@@ -45,8 +45,8 @@ class PlanReport:
         plan, job = self.plan, self.job
         masks = held_by(job.fleet, job.limits, plan.rounds, plan.local_steps, plan.batch_sizes)
         held = np.full(len(job.fleet), "", dtype=object)
-        for limit, mask in masks.items():
-            held[mask] = limit
+        for limit, mask in reversed(masks.items()):
+            held[mask] = limit  # the deadline last, so that it is named first
         return [str(limit) for limit in held]
 
     def round_seconds(self) -> FloatArray:

@@ -17,8 +17,10 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-_MOST_ROUNDS = 10**9
+MOST_ROUNDS = 10**9
 _MOST_STEPS = 100_000
+_MOST_SAMPLES = 2**53  # whole numbers that doubles hold exactly
+_LARGEST, _SMALLEST = 1e30, 1e-30  # beyond, products of a few quantities leave the doubles
 
 
 class LearningRateWarning(UserWarning):
@@ -145,7 +147,7 @@ class Limits:
         _number("Limits.cost_per_sample", self.cost_per_sample)
         _number("Limits.cost_per_round", self.cost_per_round)
         if self.rounds is not None:
-            _integer("Limits.rounds", self.rounds, most=_MOST_ROUNDS)
+            _integer("Limits.rounds", self.rounds, most=MOST_ROUNDS)
         _integer("Limits.max_local_steps", self.max_local_steps, most=_MOST_STEPS)
 
 
@@ -259,7 +261,8 @@ def _column(
             "give one number for all clients, or one for each"
         )
     column = np.broadcast_to(given, (n,)).copy()
-    allowed = (column > 0 if positive else column >= 0) & (np.isfinite(column) | (not finite))
+    in_range = (column >= (_SMALLEST if positive else 0.0)) & (column <= _LARGEST)
+    allowed = in_range | (np.isposinf(column) & (not finite))
     if not allowed.all():
         index = int(np.argmin(allowed))
         raise ValueError(f"{field}[{index}] is {column[index]:g}: {_rule(positive, finite)}")
@@ -273,6 +276,8 @@ def _counts(name: str, values: ArrayLike, n: int) -> FloatArray:
     if not whole.all():
         index = int(np.argmin(whole))
         raise ValueError(f"Fleet.{name}[{index}] is {column[index]:g}: it must be a whole number")
+    if column.sum() > _MOST_SAMPLES:
+        raise ValueError(f"Fleet.{name} has {column.sum():.3g} in all, more than can be counted")
     return column
 
 
@@ -299,16 +304,16 @@ def _as_floats(field: str, values: ArrayLike) -> FloatArray:
 def _number(field: str, value: float, *, positive: bool = False, finite: bool = True) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ValueError(f"{field} is {value!r}: {_rule(positive, finite)}")
-    if isinstance(value, int) and abs(value) > sys.float_info.max:
-        raise ValueError(f"{field} is a number of {len(str(value))} digits, more than can be used")
-    in_range = value > 0 if positive else value >= 0  # False for NaN
-    if not in_range or (finite and math.isinf(value)):
-        raise ValueError(f"{field} is {value:g}: {_rule(positive, finite)}")
+    in_range = (_SMALLEST if positive else 0) <= value <= _LARGEST  # False for NaN
+    if not in_range and (finite or value != math.inf):
+        huge = isinstance(value, int) and abs(value) > sys.float_info.max
+        shown = f"a number of {len(str(value))} digits" if huge else f"{value:g}"
+        raise ValueError(f"{field} is {shown}: {_rule(positive, finite)}")
 
 
 def _rule(positive: bool, finite: bool) -> str:
-    sign = "above 0" if positive else "0 or more"
-    return f"it must be a {'finite ' if finite else ''}number, {sign}"
+    least = "above 0" if positive else "0 or more"
+    return f"it must be a number, {least} and at most {_LARGEST:g}{'' if finite else ', or inf'}"
 
 
 def _integer(field: str, value: int, most: int) -> None:

@@ -42,8 +42,8 @@ def _headline(report: PlanReport) -> RenderableType:
     grid.add_row("batch sizes", f"[bold]{span}[/bold], {sizes.mean():,.1f} on average")
     chosen = ", the best number" if limits.rounds is None else ""
     grid.add_row("rounds", f"[bold]{plan.rounds:,}[/bold]{chosen}")
-    grid.add_row("seconds", _spent(plan.seconds, limits.deadline))
-    grid.add_row("cost", _spent(plan.cost, limits.budget))
+    grid.add_row("seconds", spent(plan.seconds, limits.deadline))
+    grid.add_row("cost", spent(plan.cost, limits.budget))
     grid.add_row("bound", f"[bold]{plan.bound:.4g}[/bold] on the loss gap left at the end")
     grid.add_row("limited by", _limited_by(report))
     count = _count(len(report.job.fleet), "device")
@@ -54,7 +54,8 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _spent(used: float, limit: float) -> Text:
+def spent(used: float, limit: float) -> Text:
+    """How much of a limit is used, with a bar."""
     if np.isinf(limit):
         return Text(f"{used:>12,.1f}, no limit")
     share = used / limit
@@ -71,12 +72,16 @@ def _limited_by(report: PlanReport) -> str:
     held = report.held_by()
     words = {
         "budget": "the budget, which pays for no more samples",
-        "deadline": f"the deadline, for {_count(held.count('deadline'), 'device')}",
-        "samples": f"the data, for {_count(held.count('samples'), 'device')} that use it all",
-        "buffer_size": f"the buffer, for {_count(held.count('buffer_size'), 'device')}",
+        "deadline": f"the deadline{_for(held.count('deadline'))}",
+        "samples": "the data, of which some devices use all they have",
+        "buffer_size": "the buffers, of which some devices use all they hold",
         "max_local_steps": "the most local steps allowed",
     }
     return "; ".join(words[limit] for limit in report.plan.binding) or "nothing"
+
+
+def _for(devices: int) -> str:
+    return f", for {_count(devices, 'device')}" if devices else ", which leaves no time for more"
 
 
 def _device_table(report: PlanReport, narrow: bool) -> RenderableType:
@@ -140,7 +145,8 @@ def _alternatives(report: PlanReport, narrow: bool) -> RenderableType:
     table = _table("compared", "steps", "batch", "rounds", *spent, "bound", "worse by")
     mean = f"⌀ {report.plan.batch_sizes.mean():,.1f}"
     plans = [("this plan", report.plan, mean)]
-    plans.append(("same batch for all", report.uniform, f"{report.uniform.batch_sizes[0]:,}"))
+    name = "same batch for all" if report.job.limits.rounds else "same batch and rounds"
+    plans.append((name, report.uniform, f"{report.uniform.batch_sizes[0]:,}"))
     if report.fedavg is not None:
         plans.append(("FedAvg's default", report.fedavg, f"{report.fedavg.batch_sizes.max():,}"))
     for name, plan, batch in plans:

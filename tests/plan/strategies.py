@@ -1,12 +1,14 @@
 """Random fleets, limits and losses."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 
 from dynamite_fl import Fleet, Limits, LossGeometry
+from dynamite_fl.plan.problem import round_cost, round_seconds
 from tests.plan.oracles import Floats
 
 Split = tuple[Floats, Floats, float]  # weights, ceilings, total
@@ -56,6 +58,23 @@ def limits(draw: Any, *, rounds: st.SearchStrategy[int | None], max_local_steps:
         cost_per_round=draw(st.sampled_from([0.1, 0.7, 2])),
         max_local_steps=draw(st.integers(1, max_local_steps)),
     )
+
+
+@st.composite
+def problems(draw: Any) -> tuple[Fleet, Limits]:
+    """A fleet, and limits from a little too tight to ample for it."""
+    fleet = draw(fleets())
+    rounds = draw(st.integers(1, 20))
+    seconds = float(round_seconds(fleet, 1, np.ones(len(fleet))).max())
+    prices = draw(limits(rounds=st.just(rounds)))
+    cost = float(round_cost(prices, 1, len(fleet)))
+    times = st.one_of(st.integers(1, 12), st.floats(0.8, 12))
+    scaled = replace(
+        prices,
+        deadline=max(rounds * seconds * draw(times), 1e-3),
+        budget=max(rounds * cost * draw(times), 1e-3),
+    )
+    return fleet, scaled
 
 
 geometries = st.builds(

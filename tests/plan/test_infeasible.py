@@ -102,6 +102,25 @@ def test_fixed_plan_uses_what_data_there_is() -> None:
     assert fixed_plan(fleet, given, EXAMPLE).batch_sizes.tolist() == [10, 60]
 
 
+def test_fixed_plan_keeps_to_buffers_and_reason() -> None:
+    fleet = Fleet(
+        samples=[100], gradient_variance=1, samples_per_second=50, comm_seconds=0, buffer_size=7
+    )
+    given = Limits(rounds=3, deadline=99, budget=99, cost_per_sample=0.1, cost_per_round=1)
+    assert fixed_plan(fleet, given, EXAMPLE).batch_sizes.tolist() == [7]
+    for wrong in ({"local_steps": 0}, {"batch_size": 0}):
+        with pytest.raises(ValueError, match="must be 1 or more"):
+            fixed_plan(fleet, given, EXAMPLE, **wrong)  # type: ignore[arg-type]
+
+
+def test_both_limits_can_be_missed_at_once() -> None:
+    fleet, given = example()
+    error = refusal(fleet, given, deadline=1000, budget=10)
+    assert error is not None
+    assert [miss.limit for miss in error.misses] == ["deadline", "budget"]
+    assert "deadline = 1316.408164 and budget = 6030, or rounds = 4" in str(error)
+
+
 def test_fixed_plan_refuses_what_does_not_fit_once() -> None:
     fleet, given = example()
     with pytest.raises(Infeasible, match="2 local steps on 60 samples") as caught:

@@ -69,6 +69,27 @@ def test_ceilings_are_the_largest_that_keep_the_limits(
     assert total_ceilings(fleet, given, case)[0] == np.where(affordable, totals, 0).max()
 
 
+@given(
+    st.integers(1, 30),
+    st.floats(1e13, 1e18),
+    st.floats(0.1, 10),
+    st.floats(0, 1e-15),
+    st.integers(1, 3),
+)
+def test_ceilings_are_exact_where_the_guess_is_not(
+    rounds: int, speed: float, comm: float, spare: float, steps: int
+) -> None:
+    """Hardly any time beside the communication, at speeds that blow up rounding errors."""
+    fleet = Fleet(
+        samples=[10**15], gradient_variance=1, samples_per_second=speed, comm_seconds=comm
+    )
+    deadline = rounds * comm * (1 + spare)
+    (size,) = batch_ceilings(fleet, cases(rounds, steps, deadline, 1.0))[0]
+    seconds = [float(rounds * round_seconds(fleet, steps, [size + more])[0]) for more in (0, 1)]
+    assert size == 0 or seconds[0] <= deadline
+    assert size == 10**15 or seconds[1] > deadline
+
+
 @given(st.integers(1, 10**6), st.integers(1, 100), st.integers(1, 10**5), st.floats(1e-6, 10))
 def test_a_budget_of_just_so_many_samples_buys_them(
     rounds: int, steps: int, total: int, price: float

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dynamite_fl import Infeasible, cooptimize, tradeoff
+from dynamite_fl.plan.bound import marginal_bound
 from tests.plan.fixtures import EXAMPLE, example
 
 
@@ -39,6 +40,14 @@ def test_every_cell_is_its_own_best_plan(
     assert np.isfinite(table.bound).any()
 
 
+def test_the_objective_is_used() -> None:
+    fleet, given = example()
+    table = tradeoff(fleet, given, EXAMPLE, marginal_bound, deadlines=[5000], budgets=[10_000])
+    plan = cooptimize(fleet, given, EXAMPLE, marginal_bound)
+    assert table.local_steps[0, 0] == plan.local_steps
+    assert table.bound[0, 0] == pytest.approx(plan.bound, rel=1e-12)
+
+
 def test_more_time_or_money_never_hurts() -> None:
     fleet, given = example()
     deadlines, budgets = np.linspace(1400, 6000, 12), np.linspace(6100, 12_000, 12)
@@ -47,7 +56,7 @@ def test_more_time_or_money_never_hurts() -> None:
     assert (bound[:, 1:] <= bound[:, :-1] * (1 + 1e-12)).all()
 
 
-@pytest.mark.parametrize("grid", [[], [[1, 2]], [1, -1], [np.nan]])
+@pytest.mark.parametrize("grid", [[], [[1, 2]], [1, -1], [np.nan], ["soon"]])
 def test_a_bad_grid_is_named(grid: list[float]) -> None:
     fleet, given = example()
     with pytest.raises(ValueError, match="deadlines"):

@@ -200,6 +200,21 @@ def test_corollary_1_spends_no_more_than_all_data() -> None:
     assert constant_time_plan(fleet, rich, EXAMPLE).batch_sizes.tolist() == [5, 9]
 
 
+def test_corollary_1_where_samples_gain_nothing_or_all() -> None:
+    given = Limits(rounds=4, deadline=99, budget=800, cost_per_sample=1, cost_per_round=1)
+    assert constant_time_plan(gpus([50, 9], [0, 0]), given, EXAMPLE).batch_sizes.tolist() == [1, 1]
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        fleet = gpus([50] * 8, (10 ** rng.uniform(-12, 12, 8)).tolist())
+        plan = constant_time_plan(fleet, given, EXAMPLE)
+        assert plan.cost <= given.budget
+
+
+def test_the_budget_binds_a_uniform_plan_that_cannot_grow_for_all() -> None:
+    fleet, given = example()
+    assert "budget" in uniform_plan(fleet, given, EXAMPLE).binding
+
+
 def test_closed_forms_say_what_they_need() -> None:
     fleet, given = example()
     with pytest.raises(ValueError, match=r"Limits\.rounds is needed"):

@@ -1,8 +1,8 @@
 """The paper's error bounds: Theorem 1, Lemma 1, and the appendix's for client selection.
 
 Every function broadcasts: give arrays of rounds, local steps or noise to bound many plans.
-A bound is a callable ``(geometry, rounds, local_steps, gradient_noise)``; that is also what
-the planner takes as its objective.
+Bounds that are callables ``(geometry, rounds, local_steps, gradient_noise)`` can be the
+planner's objective; the one for client selection rests on other constants.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from dynamite_fl.records import Fleet, FloatArray, LossGeometry
 
-# Beyond exp(300) a bound says nothing, and an infinite one times a zero would be NaN.
-_LARGEST_EXPONENT = 300.0
+# Beyond exp(100) a bound says nothing, and an infinite one times a zero would be NaN.
+_LARGEST_EXPONENT = 100.0
 
 
 # What a plan is judged by, from geometry, rounds, local steps and gradient noise: lower is
@@ -75,6 +75,8 @@ def local_bias(geometry: LossGeometry, local_steps: ArrayLike) -> FloatArray:
     """
     eta, beta, delta = geometry.learning_rate, geometry.smoothness, geometry.divergence
     tau = np.asarray(local_steps)
+    if not np.issubdtype(tau.dtype, np.integer) or tau.min(initial=1) < 1:
+        raise ValueError("local_steps must be whole numbers, 1 or more")
     exponents = np.arange(tau.max(initial=1)) * np.log1p(eta * beta)
     growth = np.cumsum(np.expm1(np.minimum(exponents, _LARGEST_EXPONENT)))
     return np.asarray(eta * delta * growth[tau - 1])
@@ -121,7 +123,7 @@ def cumulative_bound(
         >>> float(cumulative_bound(geometry, 2, 1, 0.8))  # 8/4 + 1.5 * 0.125 * 0.8
         2.15
     """
-    k, tau = np.asarray(rounds), np.asarray(local_steps)
+    k, tau = np.asarray(rounds, dtype=np.float64), np.asarray(local_steps)
     start = power(geometry.decay, k * tau) * geometry.loss_gap
     return start + geometric_sum(geometry.decay, k) * _round_error(geometry, tau, gradient_noise)
 
@@ -133,7 +135,7 @@ def tight_cumulative_bound(
 
     The printed one replaces it by the larger (1 - q^K)/(1 - q); they are equal at tau = 1.
     """
-    k, tau = np.asarray(rounds), np.asarray(local_steps)
+    k, tau = np.asarray(rounds, dtype=np.float64), np.asarray(local_steps)
     start = power(geometry.decay, k * tau) * geometry.loss_gap
     factor = geometric_sum(geometry.decay, k * tau) / geometric_sum(geometry.decay, tau)
     return start + factor * _round_error(geometry, tau, gradient_noise)
@@ -225,7 +227,7 @@ def client_selection_bound(
         ... )
         0.47058823529411764
     """
-    k, tau = np.asarray(rounds), np.asarray(local_steps)
+    k, tau = np.asarray(rounds, dtype=np.float64), np.asarray(local_steps, dtype=np.float64)
     big_l, mu, big_g = smoothness, strong_convexity, gradient_norm
     kappa = big_l / mu
     gamma = np.maximum(8 * kappa, tau)

@@ -25,7 +25,9 @@ def cooptimize(
         fleet: The devices.
         limits: Deadline, budget and prices. ``rounds=None`` has the rounds chosen too.
         geometry: How the loss behaves.
-        objective: What to minimise, Theorem 1 unless another is given.
+        objective: What to minimise, Theorem 1 unless another is given. It takes arrays, must
+            not fall when noise rises, and, where rounds are chosen, must in the rounds (at given
+            noise and local steps) only fall, only rise, or fall and then rise.
 
     Raises:
         Infeasible: Not even one local step on one sample a client keeps the limits.

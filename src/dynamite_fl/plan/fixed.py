@@ -28,6 +28,8 @@ def fixed_plan(
     Raises:
         Infeasible: Not one such round keeps the limits.
     """
+    if local_steps < 1 or batch_size < 1:
+        raise ValueError("local_steps and batch_size must be 1 or more")
     sizes = np.minimum(batch_size, fleet.at_hand).astype(np.int64)
     require_room(fleet, replace(limits, rounds=1), local_steps, sizes)
     seconds = float(round_seconds(fleet, local_steps, sizes).max())

@@ -33,7 +33,7 @@ class Miss:
 
 
 class Infeasible(ValueError):  # noqa: N818  a plan is infeasible, nothing went wrong
-    """The limits are too small, even for one local step on one sample a client.
+    """The limits are too small: for ``cooptimize``, even for one step on one sample a client.
 
     Attributes:
         misses: Every limit that is too small.
@@ -56,7 +56,7 @@ class Infeasible(ValueError):  # noqa: N818  a plan is infeasible, nothing went 
 
     def _message(self) -> str:
         reasons = "; ".join(
-            f"the {miss.limit} of {miss.given:g} is missed by {_rounded_up(miss.missed_by)}, "
+            f"the {miss.limit} of {miss.given:.10g} is missed by {_rounded_up(miss.missed_by)}, "
             f"as {miss.why}"
             for miss in self.misses
         )

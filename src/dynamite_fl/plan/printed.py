@@ -1,10 +1,11 @@
 """The paper's own Algorithm 1, line by line, as the reference to compare with.
 
-Mended are only slips of the pen that would make it meaningless (docs/paper.md): the K lost
-from s_tot, the M_i lost from the fill step, which the paper's text and proof have, and the
-fill step's test, which comes before its body here lest it overshoot. What remains is what
-the paper claims to be exact. It is not: it can miss the optimum and can leave a client
-without a sample. Use ``cooptimize``.
+Only slips that would make it meaningless are corrected (docs/paper.md): the K missing from
+s_tot, the M_i missing from the fill step, which the paper's text and proof have, and the fill
+step's test, which here comes before its body so that it does not overshoot. Ceilings and total
+are our own whole ones, and a client's first sample gains without end. What remains is what the
+paper claims to be exact. It is not: it can miss the optimum and can leave a client without a
+sample. Use ``cooptimize``.
 """
 
 import math

@@ -16,6 +16,7 @@ from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits
 
 BoolArray = NDArray[np.bool_]
 
+_PRECISE = 2.0**48  # doubles of this size are off by far less than one
 _UNCOUNTABLE = 2.0**53  # from here on, doubles are no longer all whole numbers
 _CACHED = 1 << 14  # numbers of which a few arrays fit into a core's cache
 
@@ -85,7 +86,10 @@ def _batch_ceilings(fleet: Fleet, cases: Cases) -> FloatArray:
     step_seconds = (deadline / rounds - fleet.comm_seconds) / steps - fleet.step_overhead
     with np.errstate(invalid="ignore"):  # no time at infinite speed: 0 times infinity
         guess = step_seconds * fleet.samples_per_second
-    return _largest_fitting(guess, fits, fleet.at_hand, np.isinf(fleet.samples_per_second))
+    constant = np.isinf(fleet.samples_per_second)
+    fastest = fleet.samples_per_second.max(where=~constant, initial=0.0)
+    scale = _largest_finite(cases.deadline / cases.rounds / cases.local_steps) * float(fastest)
+    return _largest_fitting(guess, fits, fleet.at_hand, constant, scale)
 
 
 def total_ceilings(fleet: Fleet, limits: Limits, cases: Cases) -> FloatArray:
@@ -100,7 +104,8 @@ def total_ceilings(fleet: Fleet, limits: Limits, cases: Cases) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):  # samples that cost nothing
         spare = cases.budget / cases.rounds - limits.cost_per_round
         guess = spare / (limits.cost_per_sample * cases.local_steps)
-    return _largest_fitting(guess, fits, fleet.at_hand.sum(), limits.cost_per_sample == 0)
+        scale = _largest_finite(cases.budget / cases.rounds / limits.cost_per_sample)
+    return _largest_fitting(guess, fits, fleet.at_hand.sum(), limits.cost_per_sample == 0, scale)
 
 
 def _largest_fitting(
@@ -108,16 +113,35 @@ def _largest_fitting(
     fits: Callable[[FloatArray], BoolArray],
     most: ArrayLike,
     constant: ArrayLike,
+    scale: float,
 ) -> FloatArray:
     """The largest whole number up to ``most`` that fits, 0 where none does.
 
-    The guess is the real-valued solution, off by rounding errors at most. Where the size is
-    ``constant``ly as slow or as dear, all fits or nothing.
+    The guess is the real-valued solution. It is a difference of numbers as large as
+    ``scale``, so it is off by rounding errors, and by less than one unless the scale is
+    extreme. Where ``constant``, a larger size takes no more, so all fits or nothing.
     """
+    if scale > _PRECISE:
+        return _bisected(fits, np.broadcast_to(most, guess.shape))
     size = np.clip(np.floor(np.where(constant, np.inf, guess)), 0.0, most)
     size = np.where(fits(size + 1), size + 1, size)
     size = np.where(fits(size), size, np.where(constant, 0.0, size - 1))
     return np.asarray(np.clip(size, 0.0, most))
+
+
+def _largest_finite(values: FloatArray) -> float:
+    return float(values.max(where=np.isfinite(values), initial=0.0))
+
+
+def _bisected(fits: Callable[[FloatArray], BoolArray], most: FloatArray) -> FloatArray:
+    """As ``_largest_fitting``, slowly but whatever the numbers."""
+    low, high = np.zeros(most.shape), most.astype(np.float64)
+    while (low < high).any():
+        middle = np.ceil((low + high) / 2)
+        fine = fits(middle)
+        low, high = np.where(fine, middle, low), np.where(fine, high, np.minimum(high, middle - 1))
+        low = np.minimum(low, high)
+    return low
 
 
 def most_rounds(limits: Limits, seconds: float, cost: float) -> float:

@@ -16,14 +16,19 @@ from numpy.typing import ArrayLike
 from dynamite_fl.plan.bound import Objective, evaluate
 from dynamite_fl.plan.problem import cases, most_rounds, round_cost, round_seconds
 from dynamite_fl.plan.sizing import least_noise, rows_at_once
-from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, LossGeometry
+from dynamite_fl.records import MOST_ROUNDS, Fleet, FloatArray, IntArray, Limits, LossGeometry
 
-_TRIES = 4  # local steps sized at a time, most promising first
+_TRIES = 4  # local steps sized at first, most promising first
+
+
+def _or_equal(value: float) -> float:
+    """The largest that counts as equal: sums of a million terms differ by rounding."""
+    return value + 1e-12 * abs(value) if math.isfinite(value) else value
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search in one fleet under one objective; limits come with each question.
+    """A search in one fleet under one objective.
 
     A floor is an array (c, tau_max): for each of c pairs of a deadline and a budget, a lower
     bound on the noise with 1, 2, ... local steps.
@@ -43,20 +48,24 @@ class Search:
         """The rounds and local steps of least objective; of equals, the fewest."""
         first, last = self._range_of_rounds()
         deadline, budget = np.array([self.limits.deadline]), np.array([self.limits.budget])
-        best, choice = np.inf, (first, 1)
+        best, choice = np.inf, (last + 1, 1)
         queue = [(-np.inf, first, last, np.zeros((1, self.steps.size)))]
-        while queue and queue[0][0] < best:
-            _, first, last, floor = heapq.heappop(queue)
-            floor = self.raise_floor(first, deadline, budget, floor, np.array([best]))
+        while queue and queue[0][0] <= _or_equal(best):
+            least, first, last, floor = heapq.heappop(queue)
+            if least >= best and first >= choice[0]:
+                continue  # at best as good, with more rounds
+            floor = self.raise_floor(first, deadline, budget, floor, np.array([_or_equal(best)]))
             values = self.value(first, floor)[0]
-            if values.min() < best:
-                best, choice = values.min(), (first, 1 + int(np.argmin(values)))
+            value = values.min()
+            if value < best or (value <= _or_equal(best) and first < choice[0]):
+                choice = (first, 1 + int(np.argmin(values)))
+            best = min(best, value)
             middle = (first + last) // 2
             for begin, end in ((first + 1, middle), (middle + 1, last)):
                 if first < begin <= end:
                     least = self._least_over_rounds(begin, end, floor)
                     heapq.heappush(queue, (least, begin, end, floor))
-        return choice
+        return min(choice, (self._range_of_rounds()[1], choice[1]))
 
     def value(self, rounds: ArrayLike, noise: FloatArray) -> FloatArray:
         """The objective for 1, 2, ... local steps at this noise, (c, tau_max)."""
@@ -75,7 +84,7 @@ class Search:
         Every entry whose objective is then at most the least of its row and of ``best`` is
         exact.
         """
-        tries = min(_TRIES, rows_at_once(self.fleet))
+        tries = _TRIES
         sized = np.zeros(floor.shape, dtype=bool)
         while True:
             values = self.value(rounds, floor)
@@ -85,7 +94,9 @@ class Search:
                 return floor
             order = np.argsort(np.where(promising, values, np.inf), axis=1, kind="stable")
             chosen = np.zeros_like(sized)
-            np.put_along_axis(chosen, order[:, :tries], True, axis=1)
+            np.put_along_axis(
+                chosen, order[:, : min(tries, rows_at_once(self.fleet))], True, axis=1
+            )
             chosen &= promising
             row, column = np.nonzero(chosen)
             case = cases(rounds, self.steps[column], deadlines[row], budgets[row])
@@ -93,6 +104,7 @@ class Search:
             floor[chosen] = least_noise(self.fleet, self.limits, case)
             floor = np.maximum.accumulate(floor, axis=1)
             sized |= chosen
+            tries = 2 * tries  # if many may win, sizing them together is quicker
 
     def _range_of_rounds(self) -> tuple[int, int]:
         if self.limits.rounds is not None:
@@ -100,7 +112,7 @@ class Search:
         seconds = float(round_seconds(self.fleet, 1, np.ones(len(self.fleet))).max())
         cost = float(round_cost(self.limits, 1, len(self.fleet)))
         most = most_rounds(self.limits, seconds, cost)
-        if math.isinf(most):
+        if most > MOST_ROUNDS:
             raise ValueError("Limits.rounds is needed: neither deadline nor budget ends training")
         return 1, int(most)
 

@@ -128,7 +128,10 @@ def _cell_by_cell(
 
 
 def _grid(name: str, values: ArrayLike) -> FloatArray:
-    grid = np.asarray(values, dtype=np.float64)
+    try:
+        grid = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a list of numbers above 0") from None
     if grid.ndim != 1 or grid.size == 0 or not (grid > 0).all():
         raise ValueError(f"{name} must be a list of numbers above 0, at least one")
     return grid

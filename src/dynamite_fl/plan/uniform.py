@@ -1,8 +1,8 @@
-"""Closed forms: one batch size for all (Theorem 2), constant step time (Corollary 1).
+"""One batch size for all (Theorem 2) and constant step time (Corollary 1).
 
-Both take the rounds as given. Where the paper solves df/dtau = 0 and rounds tau, we compare
-all whole tau: there are few, and rounding tau before batch sizes are rounded down can miss
-the best (docs/paper.md).
+Both take the rounds as given and have batch sizes in closed form for each tau. Where the paper
+solves df/dtau = 0 and rounds tau, we compare all whole tau: there are few, and rounding tau
+before batch sizes are rounded down can miss the best (docs/paper.md).
 """
 
 import numpy as np
@@ -116,7 +116,7 @@ def constant_time_plan(
     scales = _scales(roots, fleet.at_hand, totals)
     noise = np.full(steps.size, np.inf)
     for row in np.flatnonzero(in_time & affordable):
-        noise[row] = (roots**2 / _shares(roots, fleet.at_hand, scales[row])).sum()
+        noise[row] = (roots**2 / _shares(roots, fleet.at_hand, scales[row], totals[row])).sum()
     best = int(np.argmin(evaluate(objective, geometry, rounds, steps, noise)))
     return predict(
         fleet,
@@ -125,7 +125,7 @@ def constant_time_plan(
         objective,
         rounds=rounds,
         local_steps=best + 1,
-        batch_sizes=_shares(roots, fleet.at_hand, scales[best]).astype(np.int64),
+        batch_sizes=_shares(roots, fleet.at_hand, scales[best], totals[best]).astype(np.int64),
         grain=len(fleet),
     )
 
@@ -137,11 +137,14 @@ def _rounds_and_steps(fleet: Fleet, limits: Limits) -> tuple[int, IntArray]:
     return limits.rounds, np.arange(1, limits.max_local_steps + 1)
 
 
-def _shares(roots: FloatArray, most: FloatArray, scale: float) -> FloatArray:
+def _shares(roots: FloatArray, most: FloatArray, scale: float, total: float) -> FloatArray:
     """Shares in proportion to roots, rounded down, from one sample to the most, (n,)."""
-    # A share that is whole but for a rounding error stays whole; below n = 10^9 the errors
-    # of all clients do not add up to one sample.
-    return np.asarray(np.clip(np.floor(scale * roots + 1e-9), 1.0, most))
+    while True:
+        # A share that is whole but for a rounding error stays whole.
+        shares = np.asarray(np.clip(np.floor(scale * roots + 1e-9), 1.0, most))
+        if shares.sum() <= total:
+            return shares
+        scale *= total / shares.sum() * (1 - 1e-12)  # roots so far apart that the scale was off
 
 
 def _scales(roots: FloatArray, most: FloatArray, totals: FloatArray) -> FloatArray:
@@ -151,6 +154,8 @@ def _scales(roots: FloatArray, most: FloatArray, totals: FloatArray) -> FloatArr
     most, and read backwards.
     """
     able = roots > 0
+    if not able.any():
+        return np.zeros(totals.shape)
     knots = np.concatenate([1 / roots[able], most[able] / roots[able]])
     change = np.concatenate([roots[able], -roots[able]])  # of the slope
     order = np.argsort(knots, kind="stable")
