@@ -1,0 +1,1 @@
+"""How is it decided each round? NumPy only."""

@@ -1,0 +1,178 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynamite_fl import Fleet
+from dynamite_fl.control.system import System, as_fleet, first_guess, update
+from tests.control.simulator import World, report
+
+
+def fleet(n: int = 4, **columns: object) -> Fleet:
+    given: dict[str, object] = {
+        "samples": [1000] * n,
+        "gradient_variance": 1,
+        "samples_per_second": 50,
+        "step_overhead": 0.2,
+        "comm_seconds": 1,
+    }
+    return Fleet(**{**given, **columns})  # type: ignore[arg-type]
+
+
+def timed(system: System, size: int, seconds: float, memory: float = 0.9) -> System:
+    return update(system, report([0], sizes=[size], step_seconds=[seconds]), memory)
+
+
+@given(
+    st.floats(1e-4, 10),
+    st.floats(0.1, 1e5),
+    st.lists(st.integers(1, 2000), min_size=2, max_size=8, unique=True),
+)
+def test_affine_times_are_recovered(overhead: float, speed: float, sizes: list[int]) -> None:
+    sizes = sorted(sizes)
+    system = first_guess(fleet())
+    for size in [sizes[0], 2 * sizes[-1]]:  # far enough apart
+        system = timed(system, size, overhead + size / speed)
+    for size in sizes:
+        system = timed(system, size, overhead + size / speed)
+        step = overhead + 2 * sizes[-1] / speed
+        assert 1 / system.samples_per_second[0] == pytest.approx(1 / speed, abs=1e-9 * step)
+        assert system.step_overhead[0] == pytest.approx(overhead, abs=1e-9 * step)
+
+
+def test_two_different_batch_sizes_are_enough() -> None:
+    system = timed(timed(first_guess(fleet()), 20, 0.3), 50, 0.6)
+    assert system.samples_per_second[0] == pytest.approx(100, rel=1e-12)
+    assert system.step_overhead[0] == pytest.approx(0.1, rel=1e-12)
+
+
+def test_before_that_the_given_ratio_stays() -> None:
+    """Given 0.2 s + s/50: at 40 samples 1 s, of which a fifth is overhead."""
+    system = timed(first_guess(fleet()), 40, 3.0)
+    assert system.step_overhead[0] == pytest.approx(0.6)
+    assert system.samples_per_second[0] == pytest.approx(40 / 2.4)
+
+
+def test_a_free_step_becomes_proportional() -> None:
+    guess = first_guess(fleet(samples_per_second=np.inf, step_overhead=0))
+    system = timed(guess, 40, 2.0)
+    assert system.step_overhead[0] == 0
+    assert system.samples_per_second[0] == pytest.approx(20)
+
+
+def test_constant_times_are_recognised() -> None:
+    system = first_guess(fleet())
+    for size in (20, 60, 40, 100):
+        system = timed(system, size, 0.5)
+    assert system.step_overhead[0] == pytest.approx(0.5, rel=1e-6)
+    assert system.samples_per_second[0] > 1e6
+
+
+def test_times_that_fall_with_the_batch_size_leave_no_negative_slope() -> None:
+    system = timed(timed(first_guess(fleet()), 20, 0.6), 50, 0.3)
+    assert 0 < system.samples_per_second[0] < np.inf
+    assert 0 <= system.step_overhead[0] <= 0.6
+
+
+def test_times_that_rise_too_fast_leave_no_negative_overhead() -> None:
+    """0.1 s at 20 and 1 s at 50 would have an overhead of -0.5 s; the means are kept."""
+    system = timed(timed(first_guess(fleet()), 20, 0.1, 1.0), 50, 1.0, 1.0)
+    assert system.step_overhead[0] == 0
+    assert system.samples_per_second[0] == pytest.approx(35 / 0.55)
+
+
+def test_noise_does_not_pass_for_a_slope() -> None:
+    """Batch sizes that hardly differ: the ratio stays, the scale follows."""
+    random = np.random.default_rng(0)
+    system = first_guess(fleet())
+    for _ in range(50):
+        size = int(random.integers(98, 103))
+        system = timed(system, size, (0.4 + size / 25) * float(np.exp(random.normal(0, 0.2))))
+    ratio = system.step_overhead[0] * system.samples_per_second[0]
+    assert ratio == pytest.approx(10, rel=1e-9)
+    assert system.samples_per_second[0] == pytest.approx(25, rel=0.2)
+
+
+def test_drift_is_followed() -> None:
+    system = first_guess(fleet())
+    for _ in range(2):
+        for factor in (1.0, 3.0):
+            for size in [20, 50, 80] * 30:
+                system = timed(system, size, factor * (0.1 + size / 100))
+            assert system.samples_per_second[0] == pytest.approx(100 / factor, rel=1e-3)
+            assert system.step_overhead[0] == pytest.approx(0.1 * factor, rel=1e-3)
+
+
+def test_noisy_times_are_averaged() -> None:
+    truth = fleet(20, samples_per_second=np.linspace(20, 400, 20))
+    world = World(truth, seed=1, jitter=0.1, absence=0.1)
+    system = first_guess(fleet(20))
+    for index in range(60):
+        sizes = world.random.integers(20, 200, 20)
+        step = truth.step_overhead + sizes / truth.samples_per_second
+        seconds = step * np.exp(0.1 * world.random.standard_normal(20))
+        one = report([*range(20)], sizes=[*sizes], step_seconds=[*seconds], round_index=index)
+        system = update(system, one, 0.95)
+    at = system.step_overhead + 100 / system.samples_per_second
+    expected = truth.step_overhead + 100 / truth.samples_per_second
+    np.testing.assert_allclose(at, expected, rtol=0.15)
+
+
+def test_communication_is_averaged() -> None:
+    """The first replaces the guess; then (0.5 * 4 + 10) / 1.5."""
+    system = first_guess(fleet())
+    for seconds in (4.0, 10.0):
+        one = report([2], sizes=[9], step_seconds=[np.nan], comm_seconds=[seconds])
+        system = update(system, one, 0.5)
+    assert system.comm_seconds.tolist() == [1, 1, 8, 1]
+
+
+def test_unseen_clients_take_the_median() -> None:
+    system = first_guess(fleet(5, samples_per_second=np.inf, step_overhead=[1, 2, 3, 4, 5]))
+    one = report([4, 0, 2], sizes=[9, 9, 9], step_seconds=[50, 10, 20], comm_seconds=[7, np.nan, 5])
+    known = as_fleet(update(system, one), np.array([0, 1, 4]), np.arange(5))
+    assert known.step_overhead.tolist() == [10, 20, 50]
+    assert known.comm_seconds.tolist() == [6, 6, 7]
+    assert known.gradient_variance.tolist() == [0, 1, 4]
+    assert known.label(2) == "client 4"
+
+
+def test_before_anyone_is_seen_the_guess_stands() -> None:
+    given = fleet(3, comm_seconds=[1, 2, 3], buffer_size=[5, 6, 7])
+    known = as_fleet(first_guess(given), np.array([2, 0]), name=["a", "b", "c"])
+    assert known.comm_seconds.tolist() == [3, 1]
+    assert known.buffer_size is not None
+    assert known.buffer_size.tolist() == [7, 5]
+    assert known.name == ("c", "a")
+
+
+def test_data_is_known_even_of_the_absent() -> None:
+    system = first_guess(fleet(3))
+    one = report([1, 2], sizes=[9, 9], step_seconds=[np.nan] * 2, samples=[1500, np.nan])
+    after = update(system, one)
+    assert after.samples.tolist() == [1000, 1500, 1000]
+    assert (after.steps.weight == 0).all()
+    assert system.samples.tolist() == [1000, 1000, 1000]  # the old state is as it was
+
+
+def test_late_rounds_make_plans_longer() -> None:
+    """Expected 2 * 1 + 1 = 3 s; the slower of two took 4.5 s: (0.5 * 1 + 1.5) / 1.5."""
+    system = first_guess(fleet(2))
+    for seconds in ([1.0, 1.0], [1.75, 0.5]):
+        one = report(
+            [0, 1], sizes=[40] * 2, step_seconds=seconds, comm_seconds=[1, 1], local_steps=2
+        )
+        system = update(system, one, 0.5)
+    assert system.lateness == pytest.approx(4 / 3)
+    late = as_fleet(system, np.array([0]))
+    step = system.step_overhead[0] + 9 / system.samples_per_second[0]
+    assert late.step_overhead[0] + 9 / late.samples_per_second[0] == pytest.approx(step * 4 / 3)
+    assert late.comm_seconds[0] == pytest.approx(4 / 3)
+
+
+def test_early_rounds_do_not_make_plans_shorter() -> None:
+    system = first_guess(fleet(1))
+    for step in (1.0, 0.2):
+        system = update(system, report([0], sizes=[40], step_seconds=[step], comm_seconds=[1]))
+    assert system.lateness < 1
+    assert as_fleet(system, np.array([0])).comm_seconds.tolist() == [1]
