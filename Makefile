@@ -6,9 +6,9 @@ BIN := $(VENV)/bin
 .PHONY: help run test lint types bench clean
 
 help:
-	@echo "make run     set up, then plan the embedded job"
+	@echo "make run     set up, then train by the embedded job: digits on ten devices"
 	@echo "make test    set up, then lint, check types and run the tests"
-	@echo "make bench   set up, then measure the planner's speed"
+	@echo "make bench   set up, then measure the speed of planning and of training"
 	@echo "make clean   remove the environment and caches"
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 run: $(VENV)/.ready
-	$(BIN)/dynamite plan
+	$(BIN)/dynamite run
 
 test: lint types
 	$(BIN)/pytest
@@ -32,6 +32,7 @@ types: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/planner.py
+	$(BIN)/python benchmarks/training.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -80,6 +80,7 @@ def test_public_names() -> None:
         "Plan",
         "constant_time_plan",
         "cooptimize",
+        "simulate",
         "tradeoff",
         "uniform_plan",
     }

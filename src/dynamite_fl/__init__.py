@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dynamite_fl.plan.tradeoff import tradeoff
     from dynamite_fl.plan.uniform import constant_time_plan, uniform_plan
     from dynamite_fl.records import Fleet, LearningRateWarning, Limits, LossGeometry, Plan
+    from dynamite_fl.simulation import simulate
 
 __all__ = [
     "Fleet",
@@ -22,6 +23,7 @@ __all__ = [
     "Plan",
     "constant_time_plan",
     "cooptimize",
+    "simulate",
     "tradeoff",
     "uniform_plan",
 ]
@@ -32,6 +34,7 @@ _HOMES = {
     "tradeoff": "plan.tradeoff",
     "constant_time_plan": "plan.uniform",
     "uniform_plan": "plan.uniform",
+    "simulate": "simulation",
 }
 
 

@@ -8,6 +8,8 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -151,6 +153,176 @@ def _plan(
     except OSError as error:
         _fail(f"{csv_file} cannot be written: {error.strerror}", _CANNOT_USE, as_json, {})
     return report
+
+
+_RUN_HELP = """
+Train a model across unequal devices, within a deadline and a budget.
+
+Devices are simulated, what they compute is real. Every round the controller chooses the local \
+steps and each device's own batch size from what it has seen so far. All is kept in a folder, \
+from which `dynamite resume` goes on after any interruption.
+"""
+
+_RUN_EPILOG = """
+[bold]Examples[/bold]
+
+dynamite run  [dim]# the embedded job: digits, ten devices[/dim]
+
+dynamite run job.toml --name tuesday
+
+dynamite run --set controller.name=fedavg --set limits.deadline=60
+
+dynamite run --set 'task={model="cnn", dataset="mnist"}' --data-dir ~/data --set devices=vm20
+
+Ends with 0, with 2 if the job cannot be used, with 3 if no round keeps its limits, with 130 if \
+interrupted.
+"""
+
+_Name = Annotated[str | None, typer.Option("--name", help="The run's folder below runs/.")]
+_Runs = Annotated[Path, typer.Option("--runs", help="Where run folders are.")]
+_Data = Annotated[
+    Path | None, typer.Option("--data-dir", help="Where datasets are; else DYNAMITE_DATA.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print the history's last line as JSON.")]
+
+
+@app.command(help=_RUN_HELP, epilog=_RUN_EPILOG)
+def run(
+    job: Annotated[
+        Path | None, typer.Argument(help="A TOML file; without one, the embedded job.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Replace a key of the job. Repeatable."),
+    ] = None,
+    name: _Name = None,
+    runs: _Runs = Path("runs"),
+    data_dir: _Data = None,
+    as_json: _Json = False,
+) -> None:
+    """Train by a job."""
+    from datetime import datetime
+
+    from dynamite_fl.run_command import start_run
+
+    stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    with _errors(as_json):
+        start_run(runs / (name or stamp), job, overrides or [], data_dir, as_json)
+
+
+@app.command(epilog="[bold]Example[/bold]\n\ndynamite resume runs/tuesday")
+def resume(
+    folder: Annotated[Path, typer.Argument(help="A run's folder.")],
+    data_dir: _Data = None,
+    as_json: _Json = False,
+) -> None:
+    """Go on with a training that was interrupted, to the very result it would have had."""
+    from dynamite_fl.run_command import resume_run
+
+    with _errors(as_json):
+        resume_run(folder, data_dir, as_json)
+
+
+@app.command(epilog="[bold]Example[/bold]\n\ndynamite show runs/tuesday --json")
+def show(
+    folder: Annotated[Path, typer.Argument(help="A run's folder.")],
+    as_json: _Json = False,
+) -> None:
+    """What a training reached and spent."""
+    from dynamite_fl.run_command import show_run
+
+    with _errors(as_json):
+        show_run(folder, as_json)
+
+
+_COMPARE_HELP = """
+Train by several controllers on the same job and limits, and show them side by side.
+
+Each controller is run with each seed, in a folder of its own below the comparison's. Repeat \
+the command with the same --name after an interruption: what is finished is kept.
+"""
+
+_COMPARE_EPILOG = """
+[bold]Examples[/bold]
+
+dynamite compare  [dim]# the embedded job, three seeds[/dim]
+
+dynamite compare job.toml --controllers dynamite,fedavg,no-straggler --seeds 5 --name tuesday
+
+dynamite compare --target 0.9 --json | jq '.controllers[].seconds_to_target.mean'
+
+dynamite compare --controllers dynamite --hindsight  [dim]# against the best fixed settings[/dim]
+
+Ends with 0, with 1 if a run failed, with 2 if the job cannot be used, with 130 if interrupted.
+"""
+
+
+@app.command(help=_COMPARE_HELP, epilog=_COMPARE_EPILOG)
+def compare(
+    job: Annotated[
+        Path | None, typer.Argument(help="A TOML file; without one, the embedded job.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Replace a key of the job. Repeatable."),
+    ] = None,
+    controllers: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,...", help="Which; without it, all but cooptfl and fixed."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many, from the job's on.")] = 3,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="The accuracy to reach; without it, FedAvg's mean at its end."
+        ),
+    ] = None,
+    hindsight: Annotated[
+        bool,
+        typer.Option("--hindsight", help="Try fixed local steps and batch sizes too: the best."),
+    ] = False,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The comparison's folder below runs/.")
+    ] = None,
+    runs: _Runs = Path("runs"),
+    data_dir: _Data = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many runs at a time.")] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Train by several controllers."""
+    from datetime import datetime
+
+    from dynamite_fl.compare_command import Request
+    from dynamite_fl.compare_command import compare as compare_all
+    from dynamite_fl.run_config import load_training_job
+
+    stamp = datetime.now().strftime("compare-%Y-%m-%d-%H%M%S")
+    names = None if controllers is None else [each.strip() for each in controllers.split(",")]
+    with _errors(as_json):
+        request = Request(
+            job=load_training_job(job, overrides or []),
+            controllers=names,
+            seeds=seeds,
+            target=target,
+            hindsight=hindsight,
+            folder=runs / (name or stamp),
+            data_dir=data_dir,
+            jobs=jobs,
+        )
+        compare_all(request, as_json)
+
+
+@contextmanager
+def _errors(as_json: bool) -> Iterator[None]:
+    """Say in one line what is wrong with a job, and end with the code for it."""
+    from dynamite_fl.plan.infeasible import Infeasible
+
+    try:
+        yield
+    except Infeasible as error:
+        _fail(str(error), _INFEASIBLE, as_json, {})
+    except ValueError as error:
+        _fail(str(error), _CANNOT_USE, as_json, {})
 
 
 def _fail(message: str, code: int, as_json: bool, details: dict[str, object]) -> NoReturn:

@@ -1,0 +1,1 @@
+"""What does a device do in a round? PyTorch."""

@@ -1,0 +1,281 @@
+"""Controllers side by side: what is run, and how it is summed up."""
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dynamite_fl.config import JobError, table_record
+from dynamite_fl.control.controllers import CONTROLLERS, make_controller
+from dynamite_fl.engine.run import RunFolder
+from dynamite_fl.report.history import History, read_history
+from dynamite_fl.run_config import Settings, TrainingJob, to_toml
+
+FEDAVG = "fedavg"
+_NOT_BY_DEFAULT = ("fixed",)  # it needs settings that nobody has at hand
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A controller and its settings.
+
+    Attributes:
+        name: What to call it; its runs' folders begin with it.
+        table: The table ``controller`` of its jobs.
+    """
+
+    name: str
+    table: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training of the comparison."""
+
+    contender: str
+    seed: int
+    path: Path
+    job: TrainingJob
+
+    @property
+    def name(self) -> str:
+        """What its folder is called."""
+        return self.path.name
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its folder holds all of it."""
+        return RunFolder(self.path).ended.exists()
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What came of a run."""
+
+    contender: str
+    seed: int
+    folder: Path
+    ended: str
+    history: History
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Numbers summed up.
+
+    Attributes:
+        mean: Of all.
+        deviation: Their standard deviation; None for a single one.
+        least: Of all.
+        most: Of all.
+
+    Example:
+        >>> spread_of([1.0, 2.0, 3.0])
+        Spread(mean=2.0, deviation=1.0, least=1.0, most=3.0)
+    """
+
+    mean: float
+    deviation: float | None
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A contender over its seeds.
+
+    Attributes:
+        contender: Its name.
+        results: One a seed that finished.
+        accuracy: At the end.
+        rounds: That were played.
+        seconds: Of virtual time.
+        cost: Of it all.
+        reached: How many seeds came to the target.
+        seconds_to_target: Of those that did; None if none did.
+        cost_to_target: The same for the cost.
+    """
+
+    contender: str
+    results: tuple[Result, ...]
+    accuracy: Spread
+    rounds: Spread
+    seconds: Spread
+    cost: Spread
+    reached: int
+    seconds_to_target: Spread | None
+    cost_to_target: Spread | None
+
+
+@dataclass(frozen=True)
+class Target:
+    """The accuracy to reach, and whose mean it is; None if it was given."""
+
+    accuracy: float
+    mean_of: str | None
+
+
+def contenders_of(job: TrainingJob, names: Sequence[str] | None) -> list[Contender]:
+    """The controllers of these names, or all that need no settings.
+
+    The job's own controller keeps the settings it has there, all others have their defaults.
+
+    Raises:
+        ValueError: A name is unknown or a setting is missing or wrong.
+    """
+    if names is None:
+        names = [name for name in CONTROLLERS if name not in _NOT_BY_DEFAULT]
+    if not names:
+        raise JobError(f"--controllers is empty: name some of {', '.join(CONTROLLERS)}")
+    return [contender(job, name) for name in dict.fromkeys(names)]
+
+
+def contender(job: TrainingJob, name: str, **own: Any) -> Contender:
+    """A controller with its settings in the job, if it is the job's, or its own; checked."""
+    settings = table_record(Settings, "training", job.tables["training"])
+    entry = job.tables["controller"]
+    if not own and isinstance(entry, Mapping) and entry.get("name") == name:
+        own = {key: value for key, value in entry.items() if key not in ("name",)}
+    if name != "cooptfl":  # what that needs comes from a pilot run
+        make_controller(name, learning_rate=settings.learning_rate, **own)
+    return Contender(name, {"name": name, **own})
+
+
+def runs_of(
+    job: TrainingJob, contenders: Iterable[Contender], seeds: Iterable[int], folder: Path
+) -> list[Run]:
+    """A run for each contender and seed, all of one seed together.
+
+    Raises:
+        JobError: A folder holds a run of another job.
+    """
+    contenders = list(contenders)
+    runs = [_run(job, each, seed, folder) for seed in seeds for each in contenders]
+    for run in runs:
+        kept = RunFolder(run.path).job
+        if kept.is_file() and kept.read_text(encoding="utf-8") != to_toml(run.job.tables):
+            raise JobError(f"{run.path} holds a run of another job: choose another --name")
+    return runs
+
+
+def _run(job: TrainingJob, contender: Contender, seed: int, folder: Path) -> Run:
+    tables = {
+        **job.tables,
+        "controller": dict(contender.table),
+        "training": {**job.tables["training"], "seed": seed},
+    }
+    named = {name: _without_none(table) for name, table in tables.items()}
+    path = folder / f"{contender.name}-{seed}"
+    return Run(contender.name, seed, path, TrainingJob(named, job.folder))
+
+
+def _without_none(table: Any) -> Any:
+    """A table without the keys that were removed, for which TOML has no word."""
+    if not isinstance(table, Mapping):
+        return table
+    return {key: value for key, value in table.items() if value is not None}
+
+
+def result_of(run: Run) -> Result | str:
+    """What came of a finished run; why nothing can be said of it if so."""
+    folder = RunFolder(run.path)
+    history = read_history(folder.history)
+    if not history.lines:
+        return "it ended before its first round"
+    if math.isnan(history.final_accuracy):
+        return "its model was never judged: lower training.evaluate_every"
+    ended = folder.ended.read_text(encoding="utf-8").strip()
+    return Result(run.contender, run.seed, run.path, ended, history)
+
+
+def spread_of(values: Iterable[float]) -> Spread:
+    """Mean, standard deviation and range."""
+    found = [float(value) for value in values]
+    deviation = statistics.stdev(found) if len(found) > 1 else None
+    return Spread(statistics.fmean(found), deviation, min(found), max(found))
+
+
+def target_of(results: Sequence[Result], given: float | None) -> Target:
+    """The accuracy that was asked for, else FedAvg's mean, else that of who comes first.
+
+    ``results`` must not be empty, and be in the order in which contenders were named.
+    """
+    if given is not None:
+        return Target(given, None)
+    names = [result.contender for result in results]
+    chosen = FEDAVG if FEDAVG in names else names[0]
+    finals = [each.history.final_accuracy for each in results if each.contender == chosen]
+    return Target(statistics.fmean(finals), chosen)
+
+
+def summed_up(results: Sequence[Result], target: float) -> list[Row]:
+    """A row for each contender, the most accurate first."""
+    names = dict.fromkeys(result.contender for result in results)
+    rows = [_row([each for each in results if each.contender == name], target) for name in names]
+    return sorted(rows, key=lambda row: -row.accuracy.mean)
+
+
+def _row(results: Sequence[Result], target: float) -> Row:
+    first = [each.history.first_reaching(target) for each in results]
+    reached = [line for line in first if line is not None]
+
+    def spread(of: Callable[[History], float]) -> Spread:
+        return spread_of(of(each.history) for each in results)
+
+    return Row(
+        contender=results[0].contender,
+        results=tuple(results),
+        accuracy=spread(lambda history: history.final_accuracy),
+        rounds=spread(lambda history: history.lines[-1]["round"]),
+        seconds=spread(lambda history: history.lines[-1]["seconds"]),
+        cost=spread(lambda history: history.lines[-1]["cost"]),
+        reached=len(reached),
+        seconds_to_target=spread_of(each["seconds"] for each in reached) if reached else None,
+        cost_to_target=spread_of(each["cost"] for each in reached) if reached else None,
+    )
+
+
+def accuracies(row: Row) -> dict[int, float]:
+    """Final accuracy by seed."""
+    return {each.seed: each.history.final_accuracy for each in row.results}
+
+
+def row_to_json(row: Row, target: float) -> dict[str, Any]:
+    """A row and its runs for scripts."""
+    summary = ("accuracy", "rounds", "seconds", "cost", "seconds_to_target", "cost_to_target")
+    spreads = {name: getattr(row, name) for name in summary}
+    return {
+        "controller": row.contender,
+        "seeds": len(row.results),
+        "reached_target": row.reached,
+        **{name: None if value is None else asdict(value) for name, value in spreads.items()},
+        "runs": [_result_to_json(each, target) for each in row.results],
+    }
+
+
+def _result_to_json(result: Result, target: float) -> dict[str, Any]:
+    last, reached = result.history.lines[-1], result.history.first_reaching(target)
+    return {
+        "seed": result.seed,
+        "folder": str(result.folder),
+        "ended": result.ended,
+        "accuracy": result.history.final_accuracy,
+        "rounds": last["round"],
+        "seconds": last["seconds"],
+        "cost": last["cost"],
+        "seconds_to_target": None if reached is None else reached["seconds"],
+        "cost_to_target": None if reached is None else reached["cost"],
+    }
+
+
+def json_ready(value: Any) -> Any:
+    """The same without infinity and NaN, which JSON has no numbers for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: json_ready(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(each) for each in value]
+    return value

@@ -1,0 +1,1 @@
+"""Who runs the round, and what does it cost?"""

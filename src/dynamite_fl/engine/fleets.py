@@ -1,0 +1,193 @@
+"""Fleets of devices: the embedded ones, and those in tables and CSV files."""
+
+import csv
+import difflib
+import inspect
+import io
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dynamite_fl.engine.chance import stream
+from dynamite_fl.engine.devices import Devices
+from dynamite_fl.engine.traces import read_trace
+from dynamite_fl.records import FloatArray
+
+FLEETS = ("testbed5", "vm20", "edge100", "phones")
+
+_KEYS = [key for key in inspect.signature(Devices).parameters if key != "traces"]
+_WORDS = ("name", "trace")  # columns that are not numbers
+
+
+def embedded_fleet(name: str, seed: int = 0, *, clients: int | None = None) -> Devices:
+    """A fleet by its name.
+
+    - ``testbed5``: a laptop, a desktop and three containers of a workstation in one network.
+    - ``vm20``: twenty rented machines far apart, of one, two and four virtual processors.
+    - ``edge100``: a hundred sampled from those, with some variation.
+    - ``phones``: as many ``clients`` as one likes, 1000 by default; few are fast, some are very
+      slow, and often they are away.
+
+    The seed decides about the last two.
+
+    Example:
+        >>> devices = embedded_fleet("vm20")
+        >>> len(devices), devices.label(0)
+        (20, 'small-1')
+    """
+    if name not in FLEETS:
+        raise ValueError(f"there is no fleet {name}; {_hint(name, FLEETS)}")
+    if name == "phones":
+        return _phones(seed, 1000 if clients is None else clients)
+    if clients is not None:
+        raise ValueError(f"clients is {clients}, but {name} has its own number; phones takes any")
+    return _edge(seed, 100) if name == "edge100" else _stored(name)
+
+
+def _stored(name: str) -> Devices:
+    file = resources.files("dynamite_fl.engine") / "fleets" / f"{name}.toml"
+    return devices_from_table(tomllib.loads(file.read_text(encoding="utf-8")))
+
+
+def _edge(seed: int, n: int) -> Devices:
+    source = _stored("vm20")
+    drawn = stream(seed, "edge, which").integers(len(source), size=n)
+
+    def varied(key: str, sigma: float) -> FloatArray:
+        column: FloatArray = getattr(source, key)
+        return column[drawn] * _long_tailed(seed, f"edge, {key}", n, 1.0, sigma)
+
+    return Devices(
+        samples_per_second=varied("samples_per_second", 0.05),
+        step_overhead=varied("step_overhead", 0.05),
+        latency=varied("latency", 0.1),
+        bandwidth=varied("bandwidth", 0.1),
+        jitter=source.jitter[drawn],
+        comm_jitter=source.comm_jitter[drawn],
+        drift=source.drift[drawn],
+        name=[f"edge-{client}" for client in range(1, n + 1)],
+    )
+
+
+def _phones(seed: int, n: int) -> Devices:
+    if n < 1:
+        raise ValueError(f"clients is {n}: it must be 1 or more")
+
+    def spread(key: str, median: float, sigma: float) -> FloatArray:
+        return _long_tailed(seed, f"phones, {key}", n, median, sigma)
+
+    return Devices(
+        samples_per_second=spread("samples_per_second", 60.0, 0.6),
+        step_overhead=spread("step_overhead", 0.03, 0.4),
+        latency=spread("latency", 0.15, 0.5),
+        bandwidth=spread("bandwidth", 1.5e6, 0.9),
+        jitter=0.15,
+        comm_jitter=0.3,
+        drift=0.005,
+        availability=stream(seed, "phones, availability").uniform(0.4, 0.95, n),
+        dropout=stream(seed, "phones, dropout").uniform(0.0, 0.06, n),
+    )
+
+
+def _long_tailed(seed: int, purpose: str, n: int, median: float, sigma: float) -> FloatArray:
+    return np.asarray(median * np.exp(sigma * stream(seed, purpose).standard_normal(n)))
+
+
+def devices_from_table(table: Mapping[str, Any], folder: Path | None = None) -> Devices:
+    """Devices from columns with the keys of ``Devices``.
+
+    The one difference: ``trace`` holds names of CSV files, within a folder if one is given; ""
+    is for none. As with numbers, one name stands for every device.
+
+    Example:
+        >>> devices_from_table({"samples_per_second": [90, 360], "latency": 0.1}).latency.tolist()
+        [0.1, 0.1]
+    """
+    _check_keys("devices", table)
+    columns = dict(table)
+    if "trace" in columns:
+        columns |= _traces(columns["trace"], folder or Path())
+    return Devices(**columns)
+
+
+def _traces(given: object, folder: Path) -> dict[str, Any]:
+    """Files by name, each read once, and who uses which."""
+    files = [given] if isinstance(given, str) else given
+    if not isinstance(files, Sequence) or not all(isinstance(file, str) for file in files):
+        raise ValueError(
+            'Devices.trace must be the name of a CSV file or a list of them, "" = none'
+        )
+    known = sorted({file for file in files if file})
+    place = {"": -1, **{file: at for at, file in enumerate(known)}}
+    places = [place[file] for file in files]
+    return {
+        "trace": places[0] if isinstance(given, str) else places,
+        "traces": [read_trace(folder / file) for file in known],
+    }
+
+
+def read_devices_csv(path: Path) -> Devices:
+    """Devices from a CSV file: one line a device below a line of column names.
+
+    The columns are the keys of ``devices_from_table``; traces are sought beside the file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # spreadsheets write the signature
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text file in UTF-8") from None
+    table = _columns(path, text)
+    try:
+        return devices_from_table(table, path.parent)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _columns(path: Path, text: str) -> dict[str, list[Any]]:
+    rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+    header = [key.strip() for key in rows[0]] if rows else []
+    _check_keys(str(path), header)
+    if len(set(header)) < len(header):
+        raise ValueError(f"{path} has two columns of one name")
+    if len(rows) < 2:
+        raise ValueError(f"{path} has no device: it needs a row for each, below the column names")
+    for client, row in enumerate(rows[1:]):
+        if len(row) != len(header):
+            raise ValueError(f"{path}: device {client} has {len(row)} of {len(header)} columns")
+    return {
+        key: _words(column) if key in _WORDS else _numbers(path, key, column)
+        for key, column in zip(header, zip(*rows[1:], strict=True), strict=True)
+    }
+
+
+def _words(column: Iterable[str]) -> list[str]:
+    return [word.strip() for word in column]
+
+
+def _numbers(path: Path, key: str, column: Iterable[str]) -> list[float]:
+    numbers = []
+    for client, text in enumerate(column):
+        try:
+            numbers.append(float(text))
+        except ValueError:
+            raise ValueError(f"{path}: device {client}'s {key} is {text!r}, not a number") from None
+    return numbers
+
+
+def _check_keys(name: str, keys: Iterable[str]) -> None:
+    given = list(keys)
+    for key in given:
+        if key not in _KEYS:
+            raise ValueError(f"{name} has no key {key}; {_hint(key, _KEYS)}")
+    if "samples_per_second" not in given:
+        raise ValueError(f"{name} lacks samples_per_second")
+
+
+def _hint(word: str, known: Sequence[str]) -> str:
+    nearest = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"

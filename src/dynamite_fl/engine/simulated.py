@@ -1,0 +1,290 @@
+"""Devices simulated on one machine, in virtual time; what they compute is real."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dynamite_fl.client.client import Client, ClientState, Order, ProbeSettings, Reply
+from dynamite_fl.client.flat import FlatModel
+from dynamite_fl.client.stacked import linear_layer, play_stacked
+from dynamite_fl.engine.average import average
+from dynamite_fl.engine.devices import Devices, nominal_fleet
+from dynamite_fl.engine.engine import Evaluation, RoundOrder, RoundOutcome
+from dynamite_fl.engine.pool import Pool, is_stub
+from dynamite_fl.engine.timing import Timing, round_timing
+from dynamite_fl.plan.problem import BoolArray
+from dynamite_fl.records import Fleet, FloatArray
+from dynamite_fl.reports import Probe, RoundReport
+from dynamite_fl.task.partition import Partition
+from dynamite_fl.task.task import Task
+
+_FIGURES = ("loss", "quadratic_bound", "lipschitz", "smoothness", "pl_constant")
+
+
+@dataclass(eq=False)
+class SimulatedEngine:
+    """An engine whose devices exist as records only.
+
+    Attributes:
+        task: What is learned.
+        partition: Which samples each client has.
+        devices: How fast they are.
+        learning_rate: eta.
+        seed: Of all that is drawn.
+        settings: How M_i is measured.
+        workers: How many processes compute for the clients; with 1, it is done right here.
+            Their number changes no result, if torch has one thread here as it has there. One
+            linear layer is always computed here: for all clients at once, which is faster.
+    """
+
+    task: Task
+    partition: Partition
+    devices: Devices
+    learning_rate: float
+    seed: int = 0
+    settings: ProbeSettings = field(default_factory=ProbeSettings)
+    workers: int = 1
+    _states: dict[int, ClientState] = field(default_factory=dict, init=False, repr=False)
+    _pool: Pool | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.partition) != len(self.devices):
+            raise ValueError(
+                f"the data is split among {len(self.partition)} clients, but there are "
+                f"{len(self.devices)} devices"
+            )
+        if self.workers < 1:
+            raise ValueError(f"workers is {self.workers}: it must be 1 or more")
+        self.model = FlatModel(self.task, self.seed)
+        self._linear = linear_layer(self.model.module, self.task.train_inputs) is not None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers, if there are any, and forget what clients carry with them."""
+        if self._pool is not None:
+            self._pool.close()
+
+    @property
+    def states(self) -> dict[int, ClientState]:
+        """What clients carry from round to round, by their places in the fleet.
+
+        Workers hand over what they have; it goes back to them with the next orders.
+        """
+        if self._pool is not None:
+            for client, state in self._pool.take_states().items():
+                known = self._states.get(client)
+                if known is not None and is_stub(known):
+                    self._states[client] = state
+        return self._states
+
+    @states.setter
+    def states(self, states: dict[int, ClientState]) -> None:
+        self._states = states
+
+    def enroll(self) -> Fleet:
+        """The fleet with its nominal speeds; how its gradients vary is not known yet."""
+        return nominal_fleet(
+            self.devices,
+            samples=self.partition.sizes,
+            gradient_variance=1.0,
+            round_bytes=self._model_bytes,
+        )
+
+    def first_weights(self) -> Tensor:
+        """The global model before training, (d,)."""
+        return self.model.first_weights.clone()
+
+    def named(self, weights: Tensor) -> dict[str, Tensor]:
+        """The weights by their names and in their shapes."""
+        return self.model.named(weights)
+
+    def samples_of(self, order: RoundOrder) -> int:
+        """The most samples that a round may compute on, measuring M_i anew included."""
+        sizes = order.plan.batch_sizes
+        samples = order.plan.local_steps * int(sizes.sum())
+        if order.probe:
+            samples += int(self._surplus(order).sum())
+            samples += len(order.cohort) * self.settings.variance_samples
+        return samples
+
+    def evaluate(self, weights: Tensor) -> Evaluation:
+        """Accuracy and loss on the test data."""
+        correct, losses = [], []
+        with torch.no_grad():
+            for x, y in zip(
+                torch.split(self.task.test_inputs, 1000),
+                torch.split(self.task.test_targets, 1000),
+                strict=True,
+            ):
+                outputs = self.model.outputs(weights, x)
+                correct.append(self.task.correct(outputs, y))
+                losses.append(self.task.loss(outputs, y))
+        return Evaluation(
+            accuracy=float(torch.cat(correct).double().mean()),
+            loss=float(torch.cat(losses).double().mean()),
+        )
+
+    def play(self, order: RoundOrder) -> RoundOutcome:
+        """Play a round on the virtual clock."""
+        surplus = self._surplus(order) if order.probe else np.zeros(order.cohort.size)
+        there = self._timing(order, surplus).present
+        replies = self._replies(order, there)
+        extra = surplus + np.array([reply.variance_samples if reply else 0 for reply in replies])
+        timing = self._timing(order, extra)
+        present = there & (timing.seconds <= order.seconds_left)
+        kept = [reply if here else None for reply, here in zip(replies, present, strict=True)]
+        self._keep(order, kept)
+        planned = order.plan.local_steps * order.plan.batch_sizes + extra
+        return RoundOutcome(
+            report=self._report(order, kept, timing, present),
+            updates=[reply.weights for reply in kept if reply is not None],
+            seconds=self._round_seconds(order, timing),
+            samples=math.ceil((timing.done * planned).sum()),
+            sent_bytes=int((timing.done > 0).sum() * self._bytes(order)),
+        )
+
+    @property
+    def _model_bytes(self) -> float:
+        """A model's way to the client and back."""
+        return 2.0 * self.model.first_weights.numel() * self.model.first_weights.element_size()
+
+    def _bytes(self, order: RoundOrder) -> float:
+        return self._model_bytes * (1.5 if order.probe else 1.0)
+
+    def _surplus(self, order: RoundOrder) -> FloatArray:
+        """By how many samples the first batch of a probe, the last one's, is larger."""
+        states = [self._states.get(int(client)) for client in order.cohort]
+        return np.array(
+            [
+                state.memory.batch.size - size if state and state.memory else 0.0
+                for state, size in zip(states, order.plan.batch_sizes, strict=True)
+            ]
+        )
+
+    def _timing(self, order: RoundOrder, extra_samples: FloatArray) -> Timing:
+        return round_timing(
+            self.devices,
+            order.cohort,
+            seed=self.seed,
+            round_index=order.round_index,
+            start=order.begins,
+            local_steps=order.plan.local_steps,
+            batch_sizes=order.plan.batch_sizes,
+            round_bytes=self._bytes(order),
+            extra_samples=extra_samples,
+        )
+
+    def _round_seconds(self, order: RoundOrder, timing: Timing) -> float:
+        """Until the last is done or the deadline comes; if nobody is there, as long as planned."""
+        if not timing.done.any():
+            return min(order.plan.seconds / order.plan.rounds, order.seconds_left)
+        return min(float(timing.seconds.max()), order.seconds_left)
+
+    def _replies(self, order: RoundOrder, there: BoolArray) -> list[Reply | None]:
+        """What each of the cohort computes; None for those who do not get through."""
+        orders = [
+            Order(
+                client=int(client),
+                round_index=order.round_index,
+                weights=order.weights,
+                local_steps=order.plan.local_steps,
+                batch_size=int(size),
+                learning_rate=self.learning_rate,
+                probe=order.probe,
+            )
+            for client, size in zip(order.cohort[there], order.plan.batch_sizes[there], strict=True)
+        ]
+        replies = iter(self._compute(orders))
+        return [next(replies) if here else None for here in there]
+
+    def _compute(self, orders: Sequence[Order]) -> Sequence[Reply]:
+        """All clients at once, in worker processes, or one after the other."""
+        states = [self._states.get(order.client, ClientState()) for order in orders]
+        if self._linear:
+            return play_stacked([self._client(order.client) for order in orders], orders, states)
+        if self.workers > 1:
+            if self._pool is None:
+                self._pool = Pool(self.workers, self._client)
+            return self._pool.play(orders, states)
+        return [
+            self._client(order.client).play(order, state)
+            for order, state in zip(orders, states, strict=True)
+        ]
+
+    def _keep(self, order: RoundOrder, replies: Sequence[Reply | None]) -> None:
+        """Let those who got through carry on from here."""
+        kept = {
+            int(client): reply.state
+            for client, reply in zip(order.cohort, replies, strict=True)
+            if reply is not None
+        }
+        self._states.update(kept)
+        if self._pool is not None:
+            self._pool.keep(kept)
+
+    def _client(self, client: int) -> Client:
+        return Client(
+            model=self.model,
+            inputs=self.task.train_inputs,
+            targets=self.task.train_targets,
+            indices=self.partition.indices(client),
+            seed=self.seed,
+            settings=self.settings,
+        )
+
+    def _report(
+        self,
+        order: RoundOrder,
+        replies: Sequence[Reply | None],
+        timing: Timing,
+        present: BoolArray,
+    ) -> RoundReport:
+        samples = np.asarray(self.partition.sizes, dtype=np.float64)[order.cohort]
+        return RoundReport(
+            round_index=order.round_index,
+            clients=order.cohort,
+            local_steps=order.plan.local_steps,
+            batch_sizes=order.plan.batch_sizes,
+            present=present,
+            samples=samples,
+            step_seconds=np.where(present, timing.step_seconds, np.nan),
+            comm_seconds=np.where(present, timing.comm_seconds, np.nan),
+            probe=_probe(replies, samples) if order.probe else None,
+        )
+
+
+def _probe(replies: Sequence[Reply | None], samples: FloatArray) -> Probe:
+    """The clients' figures as columns, and how far their gradients are from the average."""
+    columns = {name: np.full(samples.size, np.nan) for name in _FIGURES}
+    variance = np.full(samples.size, np.nan)
+    for place, reply in enumerate(replies):
+        if reply is None:
+            continue
+        if reply.gradient_variance is not None:
+            variance[place] = reply.gradient_variance
+        if reply.figures is not None:
+            for name in _FIGURES:
+                columns[name][place] = getattr(reply.figures, name)
+    gradients = [None if reply is None else reply.gradient for reply in replies]
+    return Probe(**columns, divergence=_divergence(gradients, samples), gradient_variance=variance)
+
+
+def _divergence(gradients: Sequence[Tensor | None], samples: FloatArray) -> FloatArray:
+    """delta_i = |g_i - g| with g = sum_i D_i g_i / D over those who sent a gradient."""
+    divergence = np.full(samples.size, np.nan)
+    sent = [place for place, gradient in enumerate(gradients) if gradient is not None]
+    if sent:
+        found = [gradient for gradient in gradients if gradient is not None]
+        mean = average(found, samples[sent])
+        divergence[sent] = [float(torch.linalg.vector_norm(each - mean)) for each in found]
+    return divergence

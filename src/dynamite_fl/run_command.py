@@ -1,0 +1,108 @@
+"""What ``dynamite run``, ``resume`` and ``show`` do."""
+
+import signal
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from dynamite_fl.config import JobError
+from dynamite_fl.engine.loop import Training, begin
+from dynamite_fl.engine.run import RunFolder, run, save
+from dynamite_fl.files import write_atomically
+from dynamite_fl.report.history import read_history, to_line
+from dynamite_fl.run_config import (
+    TrainingJob,
+    limits_of,
+    load_training_job,
+    make_training,
+    to_toml,
+)
+from dynamite_fl.run_view import RunView, show_summary
+
+INTERRUPTED = 130
+
+
+class _Interrupts:
+    """Ctrl-C that waits for the round's end, when all that is to be saved is whole.
+
+    A second one ends at once; what was saved before stays.
+    """
+
+    asked = False
+
+    def __enter__(self) -> "_Interrupts":
+        self._before = signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _ask(self, *_: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def start_run(
+    path: Path,
+    job_file: Path | None,
+    overrides: Iterable[str],
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Train by a job, in a new folder, which is made only if the job can be used."""
+    if path.exists():
+        raise JobError(f"{path} is there already: choose another --name, or dynamite resume it")
+    job = load_training_job(job_file, overrides)
+    training = make_training(job, data_dir)
+    begin(training)  # so that limits that allow no round are refused here
+    path.mkdir(parents=True)
+    write_atomically(RunFolder(path).job, to_toml(job.tables))
+    _train(RunFolder(path), job, training, as_json)
+
+
+def resume_run(path: Path, data_dir: Path | None, as_json: bool) -> None:
+    """Go on with the training in a folder."""
+    folder = RunFolder(path)
+    if not folder.job.exists():
+        raise JobError(f"{path} is no run folder: it has no {folder.job.name}")
+    job = load_training_job(folder.job)
+    _train(folder, job, make_training(job, data_dir), as_json)
+
+
+def _train(folder: RunFolder, job: TrainingJob, training: Training, as_json: bool) -> None:
+    """Train from where the folder is, and show what comes of it."""
+    torch.set_num_threads(1)  # two threads on busy cores can be many times slower
+    title = f"{job.tables['controller']['name']} on {len(training.fleet)} devices, {folder.path}"
+    console = Console(stderr=as_json, highlight=False)
+    with (
+        closing(training.engine),
+        RunView(console, title, training.limits) as view,
+        _Interrupts() as interrupts,
+    ):
+        for progress, line in run(training, folder):
+            if line is not None:
+                view.show(line)
+            if interrupts.asked and not progress.ended:
+                save(training, folder, progress)
+                console.print(f"Interrupted. To go on: dynamite resume {folder.path}")
+                raise SystemExit(INTERRUPTED)
+    show_run(folder.path, as_json)
+
+
+def show_run(path: Path, as_json: bool) -> None:
+    """What a training in a folder reached and spent."""
+    folder = RunFolder(path)
+    if not folder.job.exists() or not folder.history.exists():
+        raise JobError(f"{path} is no run folder: it has no {folder.job.name}")
+    job = load_training_job(folder.job)
+    history = read_history(folder.history)
+    if as_json:
+        print(to_line(history.lines[-1] if history.lines else {}), end="")  # noqa: T201
+        return
+    title = f"{job.tables['controller']['name']}, {path}"
+    ended = folder.ended.read_text().strip() if folder.ended.exists() else None
+    show_summary(Console(highlight=False), title, history, limits_of(job), ended)

@@ -1,0 +1,180 @@
+"""``dynamite run``, ``resume`` and ``show`` as a user has them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dynamite_fl.report.history import read_history
+from tests.test_cli import dynamite
+
+SHORT = ("--set", "limits.rounds=12", "--set", "task.model=softmax")
+
+
+def trained(tmp_path: Path, *more: str) -> Path:
+    result = dynamite("run", "--runs", tmp_path, "--name", "a", *SHORT, *more)
+    assert result.returncode == 0, result.stderr
+    return tmp_path / "a"
+
+
+def test_a_run_leaves_its_folder(tmp_path: Path) -> None:
+    folder = trained(tmp_path)
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        "checkpoint.safetensors",
+        "ended.txt",
+        "history.jsonl",
+        "job.toml",
+        "model.safetensors",
+    }
+    history = read_history(folder / "history.jsonl")
+    assert len(history) == 12
+    assert history.final_accuracy > 0.3
+    shown = dynamite("show", folder)
+    assert f"{history.final_accuracy:.1%}" in shown.stdout
+    assert "12, ended by the rounds" in shown.stdout
+    last = json.loads(dynamite("show", folder, "--json").stdout)
+    assert last["round"] == 12
+
+
+def test_the_resolved_job_repeats_the_run(tmp_path: Path) -> None:
+    folder = trained(tmp_path, "--set", "limits.budget=inf", "--set", "devices=vm20")
+    again = dynamite("run", folder / "job.toml", "--runs", tmp_path, "--name", "b")
+    assert again.returncode == 0, again.stderr
+    for name in ("history.jsonl", "model.safetensors"):
+        assert (folder / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_killed_and_resumed_is_as_if_nothing_had_been(tmp_path: Path, how: signal.Signals) -> None:
+    many = ("--set", "limits.rounds=150", "--set", "task.model=softmax")
+    whole = dynamite("run", "--runs", tmp_path, "--name", "whole", *many)
+    assert whole.returncode == 0, whole.stderr
+    command = [sys.executable, "-c", "from dynamite_fl.cli import main; main()", "run"]
+    process = subprocess.Popen(
+        [*command, "--runs", str(tmp_path), "--name", "cut", *many],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "COLUMNS": "100"},
+        text=True,
+    )
+    history = tmp_path / "cut" / "history.jsonl"
+    waited = time.monotonic() + 60
+    while not (history.exists() and history.read_text().count("\n") >= 20):
+        assert process.poll() is None
+        assert time.monotonic() < waited
+        time.sleep(0.02)
+    process.send_signal(how)
+    output = process.communicate(timeout=60)[0]
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "To go on: dynamite resume" in output
+    resumed = dynamite("resume", tmp_path / "cut")
+    assert resumed.returncode == 0, resumed.stderr
+    for name in ("history.jsonl", "model.safetensors"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("controller.name=dynamit", "did you mean 'dynamite'?"),
+        ("controller.speed=3", "dynamite has no setting 'speed'"),
+        ("task.model=sofmax", "did you mean softmax?"),
+        ("task.dataset=mnits", "mnits"),
+        ("partition.kind=dirichle", "partition.kind must be one of"),
+        ("partition.alpha=-1", "alpha"),
+        ("devices.latency=-1", "latency"),
+        ("training.learning_rate=0", "training.learning_rate"),
+        ("training.sead=1", "did you mean seed?"),
+        ("limits.dedline=1", "did you mean deadline?"),
+        ("task=nowhere:make", "nowhere cannot be imported"),
+    ],
+)
+def test_bad_jobs_end_with_2_and_leave_nothing(tmp_path: Path, change: str, complaint: str) -> None:
+    result = dynamite("run", "--runs", tmp_path, "--name", "a", "--set", change)
+    assert result.returncode == 2, result.stderr
+    assert complaint in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "a").exists()
+
+
+def test_impossible_limits_end_with_3(tmp_path: Path) -> None:
+    result = dynamite("run", "--runs", tmp_path, "--name", "a", "--set", "limits.deadline=0.1")
+    assert result.returncode == 3
+    assert "The smallest change: deadline" in result.stderr
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    folder = trained(tmp_path)
+    before = (folder / "history.jsonl").read_bytes()
+    result = dynamite("run", "--runs", tmp_path, "--name", "a", *SHORT)
+    assert result.returncode == 2
+    assert "is there already" in result.stderr
+    assert (folder / "history.jsonl").read_bytes() == before
+
+
+def test_what_is_no_run_folder(tmp_path: Path) -> None:
+    for command in ("resume", "show"):
+        result = dynamite(command, tmp_path)
+        assert result.returncode == 2
+        assert "is no run folder" in result.stderr
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    folder = trained(tmp_path)
+    checkpoint = folder / "checkpoint.safetensors"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-20])
+    result = dynamite("resume", folder)
+    assert result.returncode == 2
+    assert "damaged" in result.stderr
+
+
+def test_a_task_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        """
+import torch
+from torch import nn
+from dynamite_fl.task.task import Task
+
+def make_task():
+    torch.manual_seed(0)
+    x = torch.randn(300, 4)
+    y = (x.sum(1) > 0).long()
+    return Task(
+        name="mine",
+        make_model=lambda: nn.Linear(4, 2),
+        loss=nn.CrossEntropyLoss(reduction="none"),
+        correct=lambda outputs, targets: outputs.argmax(1) == targets,
+        train_inputs=x, train_targets=y, test_inputs=x, test_targets=y,
+    )
+"""
+    )
+    command = [
+        sys.executable,
+        "-c",
+        "from dynamite_fl.cli import main; main()",
+        "run",
+        "--name",
+        "a",
+    ]
+    command += ["--set", "task=mine:make_task", "--set", "limits.rounds=20"]
+    command += [
+        "--set",
+        "partition.kind=wang",
+        "--set",
+        "partition.alpha=none",
+        "--set",
+        "partition.case=1",
+    ]
+    result = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert read_history(tmp_path / "runs" / "a" / "history.jsonl").final_accuracy > 0.8
