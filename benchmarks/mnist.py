@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 CONTROLLERS = ["dynamite", "fedavg", "no-straggler", "dbfl", "dynamic-tau"]
 MODELS = ["softmax", "svm", "perceptron"]
@@ -49,8 +50,8 @@ evaluate_every = 20
 """
 
 
-def compare(arguments: argparse.Namespace, name: str, job: str) -> dict[str, dict[str, float]]:
-    """One case: for each controller its mean accuracy, spread and share of the way."""
+def compare(arguments: argparse.Namespace, name: str, job: str) -> dict[str, Any]:
+    """One case, as ``dynamite compare --json`` reports it."""
     folder = Path(arguments.runs)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}.toml"
@@ -69,7 +70,7 @@ def compare(arguments: argparse.Namespace, name: str, job: str) -> dict[str, dic
     if done.returncode != 0:
         raise SystemExit(f"{name}: {done.stderr.strip()[-500:]}")
     (folder / f"{name}.json").write_text(done.stdout)
-    found: dict[str, dict[str, float]] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -99,9 +100,15 @@ def main() -> None:
                 print(f"| {model} | {partition} | {bound} | {cells(found)} |", flush=True)
 
 
-def cells(found: dict[str, dict[str, float]]) -> str:
-    print(json.dumps(found)[:400], file=sys.stderr)
-    return ""
+def cells(found: dict[str, Any]) -> str:
+    """Mean and deviation of each controller's test accuracy, in per cent; the best in bold."""
+    rows = {row["controller"]: row["accuracy"] for row in found["controllers"]}
+    texts = []
+    for name in CONTROLLERS:
+        mean, deviation = 100 * rows[name]["mean"], rows[name]["deviation"]
+        text = f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {100 * deviation:.1f}"
+        texts.append(f"**{text}**" if name == found["best"] else text)
+    return " | ".join(texts)
 
 
 if __name__ == "__main__":

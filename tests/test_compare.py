@@ -248,7 +248,7 @@ def test_contenders_by_default_and_their_settings() -> None:
     job = load_training_job(overrides=["controller={name='fedavg', local_steps=7}"])
     contenders = {each.name: each.table for each in contenders_of(job, None)}
     assert {"dynamite", "fedavg", "no-straggler", "dbfl", "dynamic-tau"} <= contenders.keys()
-    assert not {"cooptfl", "fixed"} & contenders.keys()
+    assert "fixed" not in contenders
     assert contenders["fedavg"] == {"name": "fedavg", "local_steps": 7}
     assert contenders["dynamite"] == {"name": "dynamite"}
 
