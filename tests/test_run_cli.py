@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -134,6 +135,30 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     result = dynamite("resume", folder)
     assert result.returncode == 2
     assert "damaged" in result.stderr
+
+
+def test_a_loss_that_turns_nan_is_said(tmp_path: Path) -> None:
+    change = ("--set", "training.learning_rate=1e25", "--set", "task.model=perceptron")
+    result = dynamite("run", "--runs", tmp_path, "--name", "a", *SHORT[:2], *change)
+    assert result.returncode == 2
+    assert "try a smaller training.learning_rate" in result.stderr
+
+
+def test_a_full_disk_is_said_and_leaves_nothing_half_written(tmp_path: Path) -> None:
+    """A limit on the size of files, which is smaller than a checkpoint, stands for the disk."""
+    command = [sys.executable, "-c", "from dynamite_fl.cli import main; main()", "run"]
+    result = subprocess.run(
+        [*command, "--runs", str(tmp_path), "--name", "a", *SHORT],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "cannot be written: File too large" in result.stderr
+    assert not (tmp_path / "a" / "checkpoint.safetensors").exists()
+    assert not list((tmp_path / "a").glob(".writing-*"))
 
 
 def test_a_task_of_ones_own(tmp_path: Path) -> None:

@@ -323,6 +323,9 @@ def _errors(as_json: bool) -> Iterator[None]:
         _fail(str(error), _INFEASIBLE, as_json, {})
     except ValueError as error:
         _fail(str(error), _CANNOT_USE, as_json, {})
+    except OSError as error:
+        where = error.filename or "the run's folder"
+        _fail(f"{where} cannot be written: {error.strerror}", _CANNOT_USE, as_json, {})
 
 
 def _fail(message: str, code: int, as_json: bool, details: dict[str, object]) -> NoReturn:

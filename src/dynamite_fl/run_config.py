@@ -1,7 +1,8 @@
 """A training job, as TOML, checked key by key: from a file to a ``Training``.
 
 The tables are ``task`` (or "module:function"), ``partition``, ``devices`` (or a CSV file, or
-one of the embedded fleets by its name), ``limits``, ``controller`` and ``training``.
+one of the embedded fleets by its name, with ``clients`` where that is open), ``limits``,
+``controller`` and ``training``.
 """
 
 import json
@@ -159,6 +160,8 @@ def _devices(entry: object, folder: Path, seed: int) -> Devices:
         return read_devices_csv(folder / entry)
     if not isinstance(entry, dict):
         raise JobError(f"devices must be a table, a CSV file or one of {', '.join(FLEETS)}")
+    if set(entry) == {"fleet", "clients"}:  # as many phones as one likes
+        return embedded_fleet(entry["fleet"], seed, clients=entry["clients"])
     return devices_from_table(entry, folder)
 
 

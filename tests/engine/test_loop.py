@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynamite_fl import Infeasible
-from dynamite_fl.engine.loop import GRADIENT_TRAFFIC, begin, play, rounds
+from dynamite_fl.engine.loop import GRADIENT_TRAFFIC, Diverged, begin, play, rounds
 from tests.engine.trainings import LIMITS, digits, training
 
 
@@ -81,15 +81,25 @@ def test_evaluating_now_and_then_and_at_the_end() -> None:
 
 
 def test_an_update_that_is_not_finite_is_refused() -> None:
-    """A learning rate of a million blows the model up; the global one stays what it was."""
+    """One client's data hold a NaN: what it sends is counted, and the others are averaged."""
+    trained = training("fedavg")
+    engine: Any = trained.engine
+    inputs = engine.task.train_inputs.clone()
+    inputs[engine.partition.indices(2).copy()] = math.nan
+    engine.task = replace(engine.task, train_inputs=inputs)
+    progress, played = play(trained, begin(trained))
+    assert played is not None
+    assert played.refused == 1
+    assert torch.isfinite(progress.weights).all()
+    assert not torch.equal(progress.weights, begin(trained).weights)
+
+
+def test_a_training_that_leaves_all_numbers_ends() -> None:
     trained = training("fedavg", model="perceptron")
     engine: Any = trained.engine
     engine.learning_rate = 1e30
-    start = begin(trained)
-    progress, played = play(trained, start)
-    assert played is not None
-    assert played.refused > 0
-    assert torch.isfinite(progress.weights).all()
+    with pytest.raises(Diverged, match=r"in round \d+ all 5 updates .* smaller training.learning"):
+        list(rounds(trained, begin(trained)))
 
 
 def test_nobody_there_costs_time_but_changes_nothing() -> None:

@@ -21,6 +21,16 @@ from dynamite_fl.records import Fleet, IntArray, Limits, Plan
 GRADIENT_TRAFFIC = 0.5  # a gradient beside a model that comes and goes: half as much again
 
 
+class Diverged(ValueError):  # noqa: N818  it says what the training did
+    """Not one update of a round could be averaged: the training has left all numbers."""
+
+    def __init__(self, round_index: int, refused: int) -> None:
+        super().__init__(
+            f"in round {round_index} all {refused} updates were refused, as not finite or of the "
+            "wrong shape: try a smaller training.learning_rate"
+        )
+
+
 @dataclass(frozen=True)
 class Schedule:
     """When what happens.
@@ -111,7 +121,11 @@ def rounds(training: Training, progress: Progress) -> Iterator[tuple[Progress, R
 
 
 def play(training: Training, progress: Progress) -> tuple[Progress, Round | None]:
-    """One round, or the end if it would cost more than is left."""
+    """One round, or the end if it would cost more than is left.
+
+    Raises:
+        Diverged: Updates came, and not one of them could be averaged.
+    """
     # 1. What may it cost? Probes are left out before a limit is touched.
     order = _affordable(training, progress)
     if order is None:
@@ -120,6 +134,8 @@ def play(training: Training, progress: Progress) -> tuple[Progress, Round | None
     outcome = training.engine.play(order)
     # 3. Local models are averaged by their samples; unsound ones are refused.
     weights, refused = _average(progress.weights, outcome)
+    if refused and refused == len(outcome.updates):
+        raise Diverged(order.round_index, refused)
     # 4. All work and traffic is charged.
     cost = _cost(training, outcome.samples, outcome.report.probe is not None)
     ledger = progress.ledger.charge(
