@@ -36,15 +36,15 @@ GEOMETRY: dict[str, Any] = {
     ("field", "value", "complaint"),
     [
         ("samples", [], "is empty"),
-        ("samples", 7, "one entry for each client"),
+        ("samples", 7, "one entry for each"),
         ("samples", [10, 0], r"\[1\] is 0"),
         ("samples", [10, 2.5], r"\[1\] is 2.5: it must be a whole number"),
-        ("samples", ["many", 3], "must be a number for each client"),
-        ("samples", [[1, 2], [3]], "must be a number for each client"),
+        ("samples", ["many", 3], "must be a number for each"),
+        ("samples", [[1, 2], [3]], "must be a number for each"),
         ("samples_per_second", [-1, 3], r"\[0\] is -1"),
         ("samples_per_second", [5, math.nan], r"\[1\] is nan"),
         ("samples_per_second", 0, r"\[0\] is 0"),
-        ("samples_per_second", [1, 2, 3], "has 3 entries, but Fleet.samples has 2"),
+        ("samples_per_second", [1, 2, 3], "has 3 entries, but 2 are needed"),
         ("samples_per_second", [5], "has 1 entries"),
         ("gradient_variance", [1, -2], r"\[1\] is -2"),
         ("gradient_variance", [1, math.inf], r"\[1\] is inf"),
@@ -59,7 +59,7 @@ GEOMETRY: dict[str, Any] = {
         ("name", 5, "a list of 2 names"),
         ("name", [["a"], ["b"]], "printable text"),
         ("name", ["a", "b\x1b[1m"], "printable text"),
-        ("samples", [10**400, 3], "must be a number for each client"),
+        ("samples", [10**400, 3], "must be a number for each"),
     ],
 )
 def test_bad_fleets_are_refused_by_field(field: str, value: object, complaint: str) -> None:

@@ -11,16 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
+from dynamite_fl.columns import (
+    LARGEST,
+    SMALLEST,
+    column,
+    counts,
+    entries,
+    names,
+    rule,
+)
+from dynamite_fl.columns import FloatArray as FloatArray
+from dynamite_fl.columns import IntArray as IntArray
 
 MOST_ROUNDS = 10**9
 _MOST_STEPS = 100_000
-_MOST_SAMPLES = 2**53  # whole numbers that doubles hold exactly
-_LARGEST, _SMALLEST = 1e30, 1e-30  # beyond, products of a few quantities leave the doubles
 
 
 class LearningRateWarning(UserWarning):
@@ -74,19 +80,22 @@ class Fleet:
         buffer_size: ArrayLike | None = None,
         name: Sequence[str] | None = None,
     ) -> None:
-        n = _clients(samples)
-        speed = _column("samples_per_second", samples_per_second, n, positive=True, finite=False)
+        n = entries("Fleet.samples", samples)
+        speed = column(
+            "Fleet.samples_per_second", samples_per_second, n, positive=True, finite=False
+        )
+        stored = None if buffer_size is None else counts("Fleet.buffer_size", buffer_size, n)
         columns = {
-            "samples": _counts("samples", samples, n),
-            "gradient_variance": _column("gradient_variance", gradient_variance, n),
+            "samples": counts("Fleet.samples", samples, n),
+            "gradient_variance": column("Fleet.gradient_variance", gradient_variance, n),
             "samples_per_second": speed,
-            "step_overhead": _column("step_overhead", step_overhead, n),
-            "comm_seconds": _column("comm_seconds", comm_seconds, n),
-            "buffer_size": None if buffer_size is None else _counts("buffer_size", buffer_size, n),
-            "name": None if name is None else _names(name, n),
+            "step_overhead": column("Fleet.step_overhead", step_overhead, n),
+            "comm_seconds": column("Fleet.comm_seconds", comm_seconds, n),
+            "buffer_size": stored,
+            "name": None if name is None else names("Fleet.name", name, n),
         }
-        for name, column in columns.items():
-            object.__setattr__(self, name, column)  # frozen, so by the back door
+        for key, values in columns.items():
+            object.__setattr__(self, key, values)  # frozen, so by the back door
 
     def __len__(self) -> int:
         return self.samples.size
@@ -98,8 +107,8 @@ class Fleet:
     def subset(self, clients: slice | IntArray) -> "Fleet":
         """Some of the clients, which need not be checked again."""
         some = object.__new__(Fleet)
-        for name, column in vars(self).items():
-            part = None if column is None else np.asarray(column)[clients]
+        for name, values in vars(self).items():
+            part = None if values is None else np.asarray(values)[clients]
             object.__setattr__(
                 some, name, tuple(part) if name == "name" and part is not None else part
             )
@@ -240,80 +249,14 @@ class Plan:
         return int(self.batch_sizes.sum())
 
 
-def _clients(samples: ArrayLike) -> int:
-    column = _as_floats("Fleet.samples", samples)
-    if column.ndim != 1:
-        raise ValueError("Fleet.samples must be a list with one entry for each client")
-    if column.size == 0:
-        raise ValueError("Fleet.samples is empty: a fleet needs at least one client")
-    return column.size
-
-
-def _column(
-    name: str, values: ArrayLike, n: int, *, positive: bool = False, finite: bool = True
-) -> FloatArray:
-    """A read-only column of n checked numbers, one number repeated if only one is given."""
-    field = f"Fleet.{name}"
-    given = _as_floats(field, values)
-    if given.ndim > 1 or (given.ndim == 1 and given.size != n):
-        raise ValueError(
-            f"{field} has {given.size} entries, but Fleet.samples has {n}: "
-            "give one number for all clients, or one for each"
-        )
-    column = np.broadcast_to(given, (n,)).copy()
-    in_range = (column >= (_SMALLEST if positive else 0.0)) & (column <= _LARGEST)
-    allowed = in_range | (np.isposinf(column) & (not finite))
-    if not allowed.all():
-        index = int(np.argmin(allowed))
-        raise ValueError(f"{field}[{index}] is {column[index]:g}: {_rule(positive, finite)}")
-    column.setflags(write=False)
-    return column
-
-
-def _counts(name: str, values: ArrayLike, n: int) -> FloatArray:
-    column = _column(name, values, n, positive=True)
-    whole = column == np.floor(column)
-    if not whole.all():
-        index = int(np.argmin(whole))
-        raise ValueError(f"Fleet.{name}[{index}] is {column[index]:g}: it must be a whole number")
-    if column.sum() > _MOST_SAMPLES:
-        raise ValueError(f"Fleet.{name} has {column.sum():.3g} in all, more than can be counted")
-    return column
-
-
-def _names(name: Sequence[str], n: int) -> tuple[str, ...]:
-    if isinstance(name, str) or not isinstance(name, Sequence) or len(name) != n:
-        raise ValueError(f"Fleet.name must be a list of {n} names, one for each client")
-    seen: set[str] = set()
-    for each in name:
-        if not isinstance(each, str) or not each.isprintable():
-            raise ValueError(f"Fleet.name has {each!r}: names must be printable text")
-        if each in seen:
-            raise ValueError(f"Fleet.name has {each!r} twice: names must differ")
-        seen.add(each)
-    return tuple(name)
-
-
-def _as_floats(field: str, values: ArrayLike) -> FloatArray:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{field} must be a number for each client, or one for all") from None
-
-
 def _number(field: str, value: float, *, positive: bool = False, finite: bool = True) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ValueError(f"{field} is {value!r}: {_rule(positive, finite)}")
-    in_range = (_SMALLEST if positive else 0) <= value <= _LARGEST  # False for NaN
+        raise ValueError(f"{field} is {value!r}: {rule(positive, finite)}")
+    in_range = (SMALLEST if positive else 0) <= value <= LARGEST  # False for NaN
     if not in_range and (finite or value != math.inf):
         huge = isinstance(value, int) and abs(value) > sys.float_info.max
         shown = f"a number of {len(str(value))} digits" if huge else f"{value:g}"
-        raise ValueError(f"{field} is {shown}: {_rule(positive, finite)}")
-
-
-def _rule(positive: bool, finite: bool) -> str:
-    least = "above 0" if positive else "0 or more"
-    return f"it must be a number, {least} and at most {_LARGEST:g}{'' if finite else ', or inf'}"
+        raise ValueError(f"{field} is {shown}: {rule(positive, finite)}")
 
 
 def _integer(field: str, value: int, most: int) -> None:

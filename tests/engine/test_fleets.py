@@ -139,10 +139,10 @@ def test_tables(tmp_path: Path) -> None:
         ({"latancy": 1}, "devices has no key latancy; did you mean latency?"),
         ({"traces": []}, "devices has no key traces; did you mean trace?"),
         ({"xyz": 1}, "devices has no key xyz; known are samples_per_second, step_overhead"),
-        ({"latency": [1]}, "Devices.latency has shape"),
+        ({"latency": [1]}, "Devices.latency has 1 entries"),
         ({"trace": 1}, "Devices.trace must be the name"),
         ({"trace": [1, 2]}, "Devices.trace must be the name"),
-        ({"trace": ["", "", ""]}, "Devices.trace has shape"),
+        ({"trace": ["", "", ""]}, "Devices.trace has 3 entries"),
         ({"trace": "absent.csv"}, "absent.csv cannot be read"),
     ],
 )

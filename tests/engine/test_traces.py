@@ -149,9 +149,9 @@ def test_whole_periods_end_where_they_should(trace: Trace, periods: int) -> None
         ([0, 1], [1, np.nan], r"Trace.mbps\[1\] is nan"),
         ([0, 1], [1, np.inf], r"Trace.mbps\[1\] is inf"),
         ([0, np.inf], 1, r"Trace.seconds\[1\] is inf"),
-        ([0, 1], [1, 2, 3], r"Trace.mbps has shape \(3,\)"),
-        ([], [], "Trace.seconds must be a list"),
-        (["a"], [1], "Trace.seconds must be numbers"),
+        ([0, 1], [1, 2, 3], "Trace.mbps has 3 entries, but 2 are needed"),
+        ([], [], "Trace.seconds is empty"),
+        (["a"], [1], "Trace.seconds must be a number for each"),
     ],
 )
 def test_refuses(seconds: list[float], mbps: float | list[float], message: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamite_fl.engine.columns import column, entries, places
+from dynamite_fl.columns import column, entries, names, places
 from dynamite_fl.engine.traces import Trace
 from dynamite_fl.records import Fleet, FloatArray, IntArray
 
@@ -92,7 +92,7 @@ class Devices:
             **{key: column(f"Devices.{key}", value, n, most=1.0) for key, value in chances.items()},
             "trace": places("Devices.trace", trace, n, among=len(traces)),
             "traces": tuple(traces),
-            "name": None if name is None else _names(name, n),
+            "name": None if name is None else names("Devices.name", name, n),
         }
         for key, value in columns.items():
             object.__setattr__(self, key, value)  # frozen, so by the back door
@@ -131,9 +131,3 @@ def nominal_fleet(
         comm_seconds=devices.latency + np.asarray(round_bytes) / devices.mean_bandwidth,
         name=devices.name,
     )
-
-
-def _names(name: Sequence[str], n: int) -> tuple[str, ...]:
-    if isinstance(name, str) or len(name) != n or len(set(name)) != n:
-        raise ValueError(f"Devices.name must be a list of {n} different names, one for each device")
-    return tuple(str(each) for each in name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamite_fl.engine.columns import column, entries
+from dynamite_fl.columns import column, entries
 from dynamite_fl.records import FloatArray
 
 _BYTES = 1e6 / 8  # in a megabit
