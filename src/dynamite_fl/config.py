@@ -5,10 +5,7 @@ records ``Limits``, ``LossGeometry`` and ``Fleet``; ``fleet`` may also name a CS
 these as its columns.
 """
 
-import csv
-import difflib
 import inspect
-import io
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,15 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dynamite_fl.records import Fleet, Limits, LossGeometry
+from dynamite_fl.tables import JobError as JobError
+from dynamite_fl.tables import check_keys, read_csv, read_text
 
 Record = TypeVar("Record")
 
 _FILES = ("fleet", "devices")  # tables that may be a CSV file instead
 _TABLES = {"limits": Limits, "geometry": LossGeometry, "fleet": Fleet}
-
-
-class JobError(ValueError):
-    """A job that cannot be used as it is; the message says what to change."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +46,7 @@ def load_job(path: Path | None = None, overrides: Iterable[str] = ()) -> Job:
     entry = tables["fleet"]
     if isinstance(entry, str):
         files.append((Path() if path is None else path.parent) / entry)
-        entry = _read_csv(files[-1])
+        entry = read_csv(files[-1], *_keys(Fleet), words=["name"])
     return Job(
         fleet=table_record(Fleet, "fleet", entry),
         limits=table_record(Limits, "limits", tables["limits"]),
@@ -67,7 +62,7 @@ def read_tables(
     tables = _read_toml(path, embedded)
     for override in overrides:
         _override(tables, override)
-    _check_keys("the job", tables, names, [])
+    check_keys("the job", tables, names)
     for name in names:
         if tables.get(name) is None:
             raise JobError(_lacks(name, tables))
@@ -85,20 +80,11 @@ def _read_toml(path: Path | None, embedded: str) -> dict[str, Any]:
     if path is None:
         text = (resources.files("dynamite_fl") / embedded).read_text(encoding="utf-8")
     else:
-        text = _read(path)
+        text = read_text(path)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise JobError(f"{path} is not valid TOML: {error}") from None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")  # spreadsheets write the signature
-    except OSError as error:
-        raise JobError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise JobError(f"{path} is not a text file in UTF-8") from None
 
 
 def _override(tables: dict[str, Any], override: str) -> None:
@@ -135,55 +121,12 @@ def _lacks(name: str, tables: Mapping[str, Any]) -> str:
     return f"the job lacks [{name}]"
 
 
-def _read_csv(path: Path) -> dict[str, list[Any]]:
-    """A fleet's columns: one line a client below a line of column names."""
-    reader = csv.reader(io.StringIO(_read(path), newline=""), skipinitialspace=True)
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        _check_header(path, header)
-        lines, rows = [], []
-        for row in reader:
-            if row:
-                lines.append(reader.line_num)
-                rows.append(row)
-    except csv.Error as error:
-        raise JobError(f"{path}, line {reader.line_num}: {error}") from None
-    if not rows:
-        raise JobError(f"{path} has no client: it needs a line for each, below the column names")
-    for line, row in zip(lines, rows, strict=True):
-        if len(row) != len(header):
-            raise JobError(f"{path}, line {line} has {len(row)} of {len(header)} columns")
-    columns = dict(zip(header, zip(*rows, strict=True), strict=True))
-    return {
-        name: list(column) if name == "name" else _numbers(path, lines, name, column)
-        for name, column in columns.items()
-    }
-
-
-def _check_header(path: Path, header: list[str]) -> None:
-    if header and any(separator in header[0] for separator in (";", "\t")):
-        raise JobError(f"{path}: separate columns by commas")
-    _check_keys(str(path), dict.fromkeys(header, ""), *_keys(Fleet))
-    if len(set(header)) < len(header):
-        raise JobError(f"{path} has two columns of one name")
-
-
-def _numbers(path: Path, lines: list[int], name: str, column: Iterable[str]) -> list[float]:
-    numbers = []
-    for line, text in zip(lines, column, strict=True):
-        try:
-            numbers.append(float(text))
-        except ValueError:
-            raise JobError(f"{path}, line {line}: {name} is {text!r}, not a number") from None
-    return numbers
-
-
 def table_record(record: type[Record], name: str, table: object) -> Record:
     """The record that a table spells out."""
     if not isinstance(table, dict):
         kinds = "a table" if record is not Fleet else "a table or the name of a CSV file"
         raise JobError(f"{name} must be {kinds}")
-    _check_keys(name, table, *_keys(record))
+    check_keys(name, table, *_keys(record))
     try:
         return record(**{key: value for key, value in table.items() if value is not None})
     except ValueError as error:
@@ -195,16 +138,3 @@ def _keys(record: type[Any]) -> tuple[list[str], list[str]]:
     """The keys that a record knows, and those that it needs."""
     fields = inspect.signature(record).parameters
     return list(fields), [key for key, field in fields.items() if field.default is field.empty]
-
-
-def _check_keys(
-    name: str, table: Mapping[str, object], known: list[str], needed: list[str]
-) -> None:
-    for key in table:
-        if key not in known:
-            nearest = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
-            raise JobError(f"{name} has no key {key or 'without a name'}; {hint}")
-    for key in needed:
-        if table.get(key) is None:
-            raise JobError(f"{name} lacks {key}")

@@ -176,10 +176,10 @@ def test_csv_files(tmp_path: Path) -> None:
         ("samples_per_sec\n1\n", "d.csv has no key samples_per_sec; did you mean samples_per_sec"),
         ("latency\n1\n", "d.csv lacks samples_per_second"),
         ("", "d.csv lacks samples_per_second"),
-        ("samples_per_second\n", "d.csv has no device"),
+        ("samples_per_second\n", "d.csv has no client"),
         ("samples_per_second,samples_per_second\n1,1\n", "two columns of one name"),
-        ("samples_per_second,latency\n1,0\n1\n", "device 1 has 1 of 2 columns"),
-        ("samples_per_second\n1\nfast\n", "device 1's samples_per_second is 'fast'"),
+        ("samples_per_second,latency\n1,0\n1\n", "line 3 has 1 of 2 columns"),
+        ("samples_per_second\n1\nfast\n", "line 3: samples_per_second is 'fast'"),
         ("samples_per_second\n-1\n", r"d.csv: Devices.samples_per_second\[0\] is -1"),
     ],
 )

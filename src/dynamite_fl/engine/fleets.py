@@ -1,11 +1,8 @@
 """Fleets of devices: the embedded ones, and those in tables and CSV files."""
 
-import csv
-import difflib
 import inspect
-import io
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,10 +13,12 @@ from dynamite_fl.engine.chance import stream
 from dynamite_fl.engine.devices import Devices
 from dynamite_fl.engine.traces import read_trace
 from dynamite_fl.records import FloatArray
+from dynamite_fl.tables import check_keys, read_csv, suggestion
 
 FLEETS = ("testbed5", "vm20", "edge100", "phones")
 
 _KEYS = [key for key in inspect.signature(Devices).parameters if key != "traces"]
+_NEEDED = ["samples_per_second"]
 _WORDS = ("name", "trace")  # columns that are not numbers
 
 
@@ -40,7 +39,7 @@ def embedded_fleet(name: str, seed: int = 0, *, clients: int | None = None) -> D
         (20, 'small-1')
     """
     if name not in FLEETS:
-        raise ValueError(f"there is no fleet {name}; {_hint(name, FLEETS)}")
+        raise ValueError(f"there is no fleet {name}; {suggestion(name, FLEETS)}")
     if name == "phones":
         return _phones(seed, 1000 if clients is None else clients)
     if clients is not None:
@@ -107,7 +106,7 @@ def devices_from_table(table: Mapping[str, Any], folder: Path | None = None) -> 
         >>> devices_from_table({"samples_per_second": [90, 360], "latency": 0.1}).latency.tolist()
         [0.1, 0.1]
     """
-    _check_keys("devices", table)
+    check_keys("devices", table, _KEYS, _NEEDED)
     columns = dict(table)
     if "trace" in columns:
         columns |= _traces(columns["trace"], folder or Path())
@@ -135,59 +134,8 @@ def read_devices_csv(path: Path) -> Devices:
 
     The columns are the keys of ``devices_from_table``; traces are sought beside the file.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")  # spreadsheets write the signature
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a text file in UTF-8") from None
-    table = _columns(path, text)
+    table = read_csv(path, _KEYS, _NEEDED, _WORDS)
     try:
         return devices_from_table(table, path.parent)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-
-
-def _columns(path: Path, text: str) -> dict[str, list[Any]]:
-    rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
-    header = [key.strip() for key in rows[0]] if rows else []
-    _check_keys(str(path), header)
-    if len(set(header)) < len(header):
-        raise ValueError(f"{path} has two columns of one name")
-    if len(rows) < 2:
-        raise ValueError(f"{path} has no device: it needs a row for each, below the column names")
-    for client, row in enumerate(rows[1:]):
-        if len(row) != len(header):
-            raise ValueError(f"{path}: device {client} has {len(row)} of {len(header)} columns")
-    return {
-        key: _words(column) if key in _WORDS else _numbers(path, key, column)
-        for key, column in zip(header, zip(*rows[1:], strict=True), strict=True)
-    }
-
-
-def _words(column: Iterable[str]) -> list[str]:
-    return [word.strip() for word in column]
-
-
-def _numbers(path: Path, key: str, column: Iterable[str]) -> list[float]:
-    numbers = []
-    for client, text in enumerate(column):
-        try:
-            numbers.append(float(text))
-        except ValueError:
-            raise ValueError(f"{path}: device {client}'s {key} is {text!r}, not a number") from None
-    return numbers
-
-
-def _check_keys(name: str, keys: Iterable[str]) -> None:
-    given = list(keys)
-    for key in given:
-        if key not in _KEYS:
-            raise ValueError(f"{name} has no key {key}; {_hint(key, _KEYS)}")
-    if "samples_per_second" not in given:
-        raise ValueError(f"{name} lacks samples_per_second")
-
-
-def _hint(word: str, known: Sequence[str]) -> str:
-    nearest = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
