@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dynamite_fl.cli import app
 from dynamite_fl.report.history import read_history
 from tests.test_cli import dynamite
 
@@ -98,16 +100,18 @@ def test_killed_and_resumed_is_as_if_nothing_had_been(tmp_path: Path, how: signa
     ],
 )
 def test_bad_jobs_end_with_2_and_leave_nothing(tmp_path: Path, change: str, complaint: str) -> None:
-    result = dynamite("run", "--runs", tmp_path, "--name", "a", "--set", change)
-    assert result.returncode == 2, result.stderr
+    arguments = ["run", "--runs", str(tmp_path), "--name", "a", "--set", change]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2, result.stderr
     assert complaint in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "a").exists()
 
 
 def test_impossible_limits_end_with_3(tmp_path: Path) -> None:
-    result = dynamite("run", "--runs", tmp_path, "--name", "a", "--set", "limits.deadline=0.1")
-    assert result.returncode == 3
+    arguments = ["run", "--runs", str(tmp_path), "--name", "a", "--set", "limits.deadline=0.1"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 3
     assert "The smallest change: deadline" in result.stderr
     assert not (tmp_path / "a").exists()
 
