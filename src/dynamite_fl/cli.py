@@ -62,6 +62,18 @@ def _root(
     """Options that every command has."""
 
 
+_JobFile = Annotated[
+    Path | None, typer.Argument(help="A TOML file; without one, the embedded job.")
+]
+_Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Replace a key of the job, as in limits.deadline=500; none removes it. Repeatable.",
+    ),
+]
+
 _PLAN_EPILOG = """
 [bold]Examples[/bold]
 
@@ -93,18 +105,8 @@ within a deadline and a cost budget, exactly.
 
 @app.command(help=_PLAN_HELP, epilog=_PLAN_EPILOG)
 def plan(
-    job: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the embedded job.")
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Replace a key of the job, as in limits.deadline=500; none removes it. "
-            "May be repeated.",
-        ),
-    ] = None,
+    job: _JobFile = None,
+    overrides: _Overrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
     csv_file: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write a line for each client.")
@@ -188,13 +190,8 @@ _Json = Annotated[bool, typer.Option("--json", help="Print the history's last li
 
 @app.command(help=_RUN_HELP, epilog=_RUN_EPILOG)
 def run(
-    job: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the embedded job.")
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Replace a key of the job. Repeatable."),
-    ] = None,
+    job: _JobFile = None,
+    overrides: _Overrides = None,
     name: _Name = None,
     runs: _Runs = Path("runs"),
     data_dir: _Data = None,
@@ -259,16 +256,11 @@ Ends with 0, with 1 if a run failed, with 2 if the job cannot be used, with 130 
 
 @app.command(help=_COMPARE_HELP, epilog=_COMPARE_EPILOG)
 def compare(
-    job: Annotated[
-        Path | None, typer.Argument(help="A TOML file; without one, the embedded job.")
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Replace a key of the job. Repeatable."),
-    ] = None,
+    job: _JobFile = None,
+    overrides: _Overrides = None,
     controllers: Annotated[
         str | None,
-        typer.Option(metavar="A,B,...", help="Which; without it, all but cooptfl and fixed."),
+        typer.Option(metavar="A,B,...", help="Which; without it, all but fixed."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many, from the job's on.")] = 3,
     target: Annotated[
