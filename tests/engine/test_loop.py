@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dynamite_fl import Infeasible
 from dynamite_fl.engine.loop import GRADIENT_TRAFFIC, Diverged, begin, play, rounds
-from tests.engine.trainings import LIMITS, digits, training
+from tests.engine.trainings import LIMITS, training
 
 
 @settings(max_examples=200)
@@ -136,4 +136,3 @@ def test_a_budget_without_end(name: str) -> None:
     for latest, _ in rounds(trained, progress):
         progress = latest
     assert progress.ended == "rounds"
-    assert digits().name == "softmax on digits"

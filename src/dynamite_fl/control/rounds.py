@@ -1,14 +1,13 @@
 """What every controller needs: batch sizes that fit, and how many rounds of them do."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dynamite_fl.plan.fixed import fixed_plan
 from dynamite_fl.plan.infeasible import Infeasible, require_room
-from dynamite_fl.plan.predict import predict
-from dynamite_fl.plan.problem import most_rounds, round_cost, round_seconds
+from dynamite_fl.plan.problem import round_cost, round_seconds
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, LossGeometry, Plan
 
 _NOT_KNOWN = LossGeometry(
@@ -43,21 +42,13 @@ def repeated(fleet: Fleet, limits: Limits, local_steps: int, batch_sizes: ArrayL
         >>> plan.rounds, plan.batch_sizes
         (49, array([30, 60]))
     """
-    steps = min(local_steps, limits.max_local_steps)
-    sizes = capped(fleet, batch_sizes)
-    require_room(fleet, replace(limits, rounds=1), steps, sizes)
-    seconds = float(round_seconds(fleet, steps, sizes).max())
-    rounds = most_rounds(limits, seconds, float(round_cost(limits, steps, sizes.sum())))
-    if math.isinf(rounds):
-        raise ValueError("Limits.rounds is needed: neither deadline nor budget ends training")
-    return predict(
+    return fixed_plan(
         fleet,
         limits,
         _NOT_KNOWN,
         _no_bound,
-        rounds=int(rounds),
-        local_steps=steps,
-        batch_sizes=sizes,
+        local_steps=min(local_steps, limits.max_local_steps),
+        batch_size=capped(fleet, batch_sizes),
     )
 
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamite_fl.plan.bound import Objective, cumulative_bound
 from dynamite_fl.plan.infeasible import require_room
@@ -19,16 +20,17 @@ def fixed_plan(
     objective: Objective = cumulative_bound,
     *,
     local_steps: int = 2,
-    batch_size: int = 60,
+    batch_size: ArrayLike = 60,
 ) -> Plan:
-    """Given local steps and batch size for as many rounds as the limits allow.
+    """Given local steps and batch sizes for as many rounds as the limits allow.
 
-    The defaults are FedAvg's in the paper. A client with fewer samples uses all it has.
+    The defaults are FedAvg's in the paper. A batch size is for all, or one for each. A client
+    with fewer samples uses all it has.
 
     Raises:
         Infeasible: Not one such round keeps the limits.
     """
-    if local_steps < 1 or batch_size < 1:
+    if local_steps < 1 or np.min(np.asarray(batch_size)) < 1:
         raise ValueError("local_steps and batch_size must be 1 or more")
     sizes = np.minimum(batch_size, fleet.at_hand).astype(np.int64)
     require_room(fleet, replace(limits, rounds=1), local_steps, sizes)

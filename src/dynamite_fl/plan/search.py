@@ -46,10 +46,10 @@ class Search:
 
     def best(self) -> tuple[int, int]:
         """The rounds and local steps of least objective; of equals, the fewest."""
-        first, last = self._range_of_rounds()
+        first, most = self._range_of_rounds()
         deadline, budget = np.array([self.limits.deadline]), np.array([self.limits.budget])
-        best, choice = np.inf, (last + 1, 1)
-        queue = [(-np.inf, first, last, np.zeros((1, self.steps.size)))]
+        best, choice = np.inf, (first, 1)
+        queue = [(-np.inf, first, most, np.zeros((1, self.steps.size)))]
         while queue and queue[0][0] <= _or_equal(best):
             least, first, last, floor = heapq.heappop(queue)
             if least >= best and first >= choice[0]:
@@ -65,7 +65,7 @@ class Search:
                 if first < begin <= end:
                     least = self._least_over_rounds(begin, end, floor)
                     heapq.heappush(queue, (least, begin, end, floor))
-        return min(choice, (self._range_of_rounds()[1], choice[1]))
+        return choice
 
     def value(self, rounds: ArrayLike, noise: FloatArray) -> FloatArray:
         """The objective for 1, 2, ... local steps at this noise, (c, tau_max)."""
