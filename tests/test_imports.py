@@ -17,7 +17,9 @@ MAY_IMPORT = {
     "records": {"columns"},
     "files": set[str](),
     "reports": {"records"},
+    "chance": {"records"},
     "plan": {"records"},
+    "stream": {"records", "chance"},
     "control": {"records", "reports", "plan"},
 }
 HEAVY = {"torch", "flwr", "matplotlib", "plotly"}

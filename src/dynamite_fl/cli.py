@@ -176,6 +176,8 @@ dynamite run --set controller.name=fedavg --set limits.deadline=60
 
 dynamite run --set 'task={model="cnn", dataset="mnist"}' --data-dir ~/data --set devices=vm20
 
+dynamite run --set 'stream={preset="smooth-c", scale=0.01}'  [dim]# data that streams in[/dim]
+
 Ends with 0, with 2 if the job cannot be used, with 3 if no round keeps its limits, with 130 if \
 interrupted.
 """
@@ -246,6 +248,8 @@ dynamite compare  [dim]# the embedded job, three seeds[/dim]
 
 dynamite compare job.toml --controllers dynamite,fedavg,no-straggler --seeds 5 --name tuesday
 
+dynamite compare stream.toml --controllers dynamite,fedavg --buffers reservoir,fifo
+
 dynamite compare --target 0.9 --json | jq '.controllers[].seconds_to_target.mean'
 
 dynamite compare --controllers dynamite --hindsight  [dim]# against the best fixed settings[/dim]
@@ -261,6 +265,12 @@ def compare(
     controllers: Annotated[
         str | None,
         typer.Option(metavar="A,B,...", help="Which; without it, all but fixed."),
+    ] = None,
+    buffers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...", help="Each controller with each: reservoir, random, fifo, unbounded."
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many, from the job's on.")] = 3,
     target: Annotated[
@@ -289,11 +299,11 @@ def compare(
     from dynamite_fl.run_config import load_training_job
 
     stamp = datetime.now().strftime("compare-%Y-%m-%d-%H%M%S")
-    names = None if controllers is None else [each.strip() for each in controllers.split(",")]
     with _errors(as_json):
         request = Request(
             job=load_training_job(job, overrides or []),
-            controllers=names,
+            controllers=_listed(controllers),
+            buffers=_listed(buffers),
             seeds=seeds,
             target=target,
             hindsight=hindsight,
@@ -302,6 +312,10 @@ def compare(
             jobs=jobs,
         )
         compare_all(request, as_json)
+
+
+def _listed(words: str | None) -> list[str] | None:
+    return None if words is None else [each.strip() for each in words.split(",")]
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ from dynamite_fl.control.controllers import CONTROLLERS, make_controller
 from dynamite_fl.engine.run import RunFolder
 from dynamite_fl.report.history import History, read_history
 from dynamite_fl.run_config import Settings, TrainingJob, to_toml
+from dynamite_fl.stream.buffer import POLICIES
 
 FEDAVG = "fedavg"
+_SUMMARY = ("accuracy", "rounds", "seconds", "cost", "worst_class", "stream_loss")
 _NOT_BY_DEFAULT = ("fixed",)  # it needs settings that nobody has at hand
 
 
@@ -24,10 +26,12 @@ class Contender:
     Attributes:
         name: What to call it; its runs' folders begin with it.
         table: The table ``controller`` of its jobs.
+        buffer: Its clients' buffer, ``stream.buffer`` of its jobs; None for the job's.
     """
 
     name: str
     table: Mapping[str, Any]
+    buffer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,8 @@ class Row:
         rounds: That were played.
         seconds: Of virtual time.
         cost: Of it all.
+        worst_class: Accuracy of each seed's worst class at the end; None without classes.
+        stream_loss: Of all that has arrived, at the end; None where data does not stream.
         reached: How many seeds came to the target.
         seconds_to_target: Of those that did; None if none did.
         cost_to_target: The same for the cost.
@@ -104,6 +110,8 @@ class Row:
     rounds: Spread
     seconds: Spread
     cost: Spread
+    worst_class: Spread | None
+    stream_loss: Spread | None
     reached: int
     seconds_to_target: Spread | None
     cost_to_target: Spread | None
@@ -130,6 +138,26 @@ def contenders_of(job: TrainingJob, names: Sequence[str] | None) -> list[Contend
     if not names:
         raise JobError(f"--controllers is empty: name some of {', '.join(CONTROLLERS)}")
     return [contender(job, name) for name in dict.fromkeys(names)]
+
+
+def with_buffers(
+    job: TrainingJob, contenders: Sequence[Contender], buffers: Sequence[str]
+) -> list[Contender]:
+    """Each controller with each buffer.
+
+    Raises:
+        JobError: A buffer is unknown, or the job's data does not stream.
+    """
+    if "stream" not in job.tables:
+        raise JobError("--buffers is for data that streams in: the job has no [stream]")
+    for buffer in buffers:
+        if buffer not in POLICIES:
+            raise JobError(f"--buffers has {buffer!r}: use some of {', '.join(POLICIES)}")
+    return [
+        replace(each, name=f"{each.name}+{buffer}", buffer=buffer)
+        for each in contenders
+        for buffer in dict.fromkeys(buffers)
+    ]
 
 
 def contender(job: TrainingJob, name: str, **own: Any) -> Contender:
@@ -166,6 +194,8 @@ def _run(job: TrainingJob, contender: Contender, seed: int, folder: Path) -> Run
         "controller": dict(contender.table),
         "training": {**job.tables["training"], "seed": seed},
     }
+    if contender.buffer is not None:
+        tables["stream"] = {**job.tables["stream"], "buffer": contender.buffer}
     named = {name: _without_none(table) for name, table in tables.items()}
     path = folder / f"{contender.name}-{seed}"
     return Run(contender.name, seed, path, TrainingJob(named, job.folder))
@@ -205,7 +235,7 @@ def target_of(results: Sequence[Result], given: float | None) -> Target:
     if given is not None:
         return Target(given, None)
     names = [result.contender for result in results]
-    chosen = FEDAVG if FEDAVG in names else names[0]
+    chosen = next((name for name in names if name.partition("+")[0] == FEDAVG), names[0])
     finals = [each.history.final_accuracy for each in results if each.contender == chosen]
     return Target(statistics.fmean(finals), chosen)
 
@@ -220,6 +250,7 @@ def summed_up(results: Sequence[Result], target: float) -> list[Row]:
 def _row(results: Sequence[Result], target: float) -> Row:
     first = [each.history.first_reaching(target) for each in results]
     reached = [line for line in first if line is not None]
+    worsts = [each.history.worst_class for each in results]
 
     def spread(of: Callable[[History], float]) -> Spread:
         return spread_of(of(each.history) for each in results)
@@ -231,10 +262,18 @@ def _row(results: Sequence[Result], target: float) -> Row:
         rounds=spread(lambda history: history.lines[-1]["round"]),
         seconds=spread(lambda history: history.lines[-1]["seconds"]),
         cost=spread(lambda history: history.lines[-1]["cost"]),
+        worst_class=_known(worst and worst[1] for worst in worsts),
+        stream_loss=_known(each.history.last("stream_loss") for each in results),
         reached=len(reached),
-        seconds_to_target=spread_of(each["seconds"] for each in reached) if reached else None,
-        cost_to_target=spread_of(each["cost"] for each in reached) if reached else None,
+        seconds_to_target=_known(each["seconds"] for each in reached),
+        cost_to_target=_known(each["cost"] for each in reached),
     )
+
+
+def _known(values: Iterable[float | None]) -> Spread | None:
+    """The spread of those that are known, None if none is."""
+    found = [value for value in values if value is not None]
+    return spread_of(found) if found else None
 
 
 def accuracies(row: Row) -> dict[int, float]:
@@ -244,7 +283,7 @@ def accuracies(row: Row) -> dict[int, float]:
 
 def row_to_json(row: Row, target: float) -> dict[str, Any]:
     """A row and its runs for scripts."""
-    summary = ("accuracy", "rounds", "seconds", "cost", "seconds_to_target", "cost_to_target")
+    summary = [*_SUMMARY, "seconds_to_target", "cost_to_target"]
     spreads = {name: getattr(row, name) for name in summary}
     return {
         "controller": row.contender,
@@ -267,6 +306,8 @@ def _result_to_json(result: Result, target: float) -> dict[str, Any]:
         "cost": last["cost"],
         "seconds_to_target": None if reached is None else reached["seconds"],
         "cost_to_target": None if reached is None else reached["cost"],
+        "class_accuracy": result.history.last("class_accuracy"),
+        "stream_loss": result.history.last("stream_loss"),
     }
 
 

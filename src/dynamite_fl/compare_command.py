@@ -24,9 +24,11 @@ from dynamite_fl.compare import (
     runs_of,
     summed_up,
     target_of,
+    with_buffers,
 )
 from dynamite_fl.compare_runs import play_all
 from dynamite_fl.compare_view import CompareView, show_comparison, show_failures
+from dynamite_fl.config import JobError
 from dynamite_fl.control.fedavg import FedAvg
 from dynamite_fl.engine.cohort import draw_cohort
 from dynamite_fl.engine.loop import Training
@@ -44,6 +46,7 @@ class Request:
     Attributes:
         job: What all have in common.
         controllers: By name; None for all that need no settings.
+        buffers: Each controller is run with each of these; None for the job's own.
         seeds: How many, from the job's on.
         target: The accuracy to reach; None for FedAvg's.
         hindsight: Whether fixed pairs are run too.
@@ -54,6 +57,7 @@ class Request:
 
     job: TrainingJob
     controllers: Sequence[str] | None
+    buffers: Sequence[str] | None
     seeds: int
     target: float | None
     hindsight: bool
@@ -87,6 +91,10 @@ def compare(request: Request, as_json: bool) -> None:
     contenders = contenders_of(request.job, request.controllers)
     if request.hindsight and FEDAVG not in (each.name for each in contenders):
         contenders.append(contender(request.job, FEDAVG))  # where the way begins
+    if request.buffers is not None:
+        if request.hindsight:
+            raise JobError("--hindsight is for one buffer: set stream.buffer instead of --buffers")
+        contenders = with_buffers(request.job, contenders, request.buffers)
     runs = runs_of(request.job, contenders, request.all_seeds, request.folder)
     training = make_training(runs[0].job, request.data_dir)  # what is wrong shows before all
     pairs = _pairs(training, contenders) if request.hindsight else []
@@ -114,7 +122,7 @@ def compare(request: Request, as_json: bool) -> None:
 def _pairs(training: Training, contenders: Sequence[Contender]) -> list[Pair]:
     """The grid of fixed pairs, without FedAvg's own, which is run anyway."""
     schedule = training.schedule
-    cohort = draw_cohort(training.fleet, schedule.selection, schedule.seed, 1)
+    cohort = draw_cohort(training.fleet.samples, schedule.selection, schedule.seed, 1)
     table = next(each.table for each in contenders if each.name == FEDAVG)
     known = Pair(
         table.get("local_steps", FedAvg.local_steps), table.get("batch_size", FedAvg.batch_size)

@@ -151,13 +151,17 @@ def _reached_table(
     rows: Sequence[Row], seeds: int, covered: Mapping[str, float | None] | None
 ) -> Table:
     way = () if covered is None else ("of the way",)
-    table = _table("controller", "accuracy", "rounds", "seconds", "cost", *way)
+    streams = any(row.stream_loss is not None for row in rows)
+    worst = ("worst class",) if streams else ()
+    table = _table("controller", "accuracy", *worst, "rounds", "seconds", "cost", *way)
     for place, row in enumerate(rows):
         name = row.contender + (" *" if place == 0 else "")
         if len(row.results) < seeds:
             name += f" ({len(row.results)} of {seeds} seeds)"
-        figures = [_percent(row.accuracy), _number(row.rounds, 0)]
-        figures += [_number(row.seconds), _number(row.cost)]
+        figures = [_percent(row.accuracy)]
+        if streams:
+            figures.append("-" if row.worst_class is None else _percent(row.worst_class))
+        figures += [_number(row.rounds, 0), _number(row.seconds), _number(row.cost)]
         if covered is not None:
             figures.append(_share(covered.get(row.contender)))
         table.add_row(name, *figures, style=_BEST if place == 0 else "")

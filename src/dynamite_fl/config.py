@@ -56,13 +56,17 @@ def load_job(path: Path | None = None, overrides: Iterable[str] = ()) -> Job:
 
 
 def read_tables(
-    path: Path | None, embedded: str, overrides: Iterable[str], names: list[str]
+    path: Path | None,
+    embedded: str,
+    overrides: Iterable[str],
+    names: list[str],
+    optional: list[str] | None = None,
 ) -> dict[str, Any]:
-    """A job's tables, all of these names and no others, from a file or an embedded one."""
+    """A job's tables from a file or an embedded one: all of these names, and no unknown ones."""
     tables = _read_toml(path, embedded)
     for override in overrides:
         _override(tables, override)
-    check_keys("the job", tables, names)
+    check_keys("the job", tables, [*names, *(optional or [])])
     for name in names:
         if tables.get(name) is None:
             raise JobError(_lacks(name, tables))

@@ -25,6 +25,8 @@ class Probe:
         pl_constant: c_i = |g_i(w)|^2 / (2 F_i(w)).
         divergence: delta_i = |g_i(w) - g(w)|, which the server works out.
         gradient_variance: M_i.
+        drift: psi_i, by how much arrivals have changed the loss at the global model; NaN where
+            data does not stream.
     """
 
     loss: FloatArray
@@ -34,6 +36,7 @@ class Probe:
     pl_constant: FloatArray
     divergence: FloatArray
     gradient_variance: FloatArray
+    drift: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,7 @@ class RoundReport:
         local_steps: tau_k.
         batch_sizes: s_i^k.
         present: Whose update was taken.
-        samples: D_i^k, how many samples the client has received so far; known even if absent.
+        samples: D_i^k, how many samples the client has received so far.
         step_seconds: Measured seconds of a local step.
         comm_seconds: Measured seconds to receive and send the model, and the probe if any.
         probe: What was measured of the loss; None in a round without probe.

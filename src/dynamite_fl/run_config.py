@@ -2,7 +2,7 @@
 
 The tables are ``task`` (or "module:function"), ``partition``, ``devices`` (or a CSV file, or
 one of the embedded fleets by its name, with ``clients`` where that is open), ``limits``,
-``controller`` and ``training``.
+``controller`` and ``training``, and ``stream`` where data streams in.
 """
 
 import json
@@ -24,12 +24,15 @@ from dynamite_fl.engine.loop import Schedule, Training
 from dynamite_fl.engine.pilot import pilot
 from dynamite_fl.engine.simulated import SimulatedEngine
 from dynamite_fl.records import Limits
+from dynamite_fl.stream.streams import Streams
+from dynamite_fl.stream_config import make_streams
 from dynamite_fl.task import partition
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.tasks import load_task, make_task
 
 TABLES = ["task", "partition", "devices", "limits", "controller", "training"]
+_OPTIONAL = ["stream"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +77,14 @@ class TrainingJob:
 
 def load_training_job(path: Path | None = None, overrides: Iterable[str] = ()) -> TrainingJob:
     """The job in a file, or the embedded one, with overrides such as ``limits.deadline=50``."""
-    tables = read_tables(path, "run.toml", overrides, TABLES)
+    tables = read_tables(path, "run.toml", overrides, TABLES, _OPTIONAL)
     devices, folder = tables["devices"], Path() if path is None else path.parent
     if isinstance(devices, str) and devices not in FLEETS:
         tables["devices"] = str((folder / devices).absolute())
     if isinstance(devices, dict) and "trace" in devices:
         devices["trace"] = _absolute(devices["trace"], folder)
-    for name in ("task", "partition", "devices", "controller"):
-        if isinstance(tables[name], dict):
+    for name in ("task", "partition", "devices", "controller", "stream"):
+        if isinstance(tables.get(name), dict):
             tables[name] = {k: value for k, value in tables[name].items() if value is not None}
     return TrainingJob(tables, folder)
 
@@ -137,6 +140,7 @@ def make_training(job: TrainingJob, data_dir: Path | None = None) -> Training:
             devices,
             settings.learning_rate,
             settings.seed,
+            streams=_streams(job.tables, task, split, limits, settings.seed),
             workers=settings.workers,
         )
         controller = _controller(job.tables["controller"], settings, engine, limits)
@@ -200,6 +204,26 @@ def _partition(entry: object, task: Task, clients: int, seed: int) -> Partition:
         settings["seed"] = seed
     split: Partition = getattr(partition, kind)(labels, clients, **settings)
     return split
+
+
+def _streams(
+    tables: Mapping[str, Any], task: Task, split: Partition, limits: Limits, seed: int
+) -> Streams | None:
+    """When what the partition gives a client reaches it; None if it is there from the start."""
+    entry = tables.get("stream")
+    if entry is None:
+        return None
+    if not isinstance(entry, dict):
+        raise JobError("stream must be a table")
+    named = tables["task"]
+    return make_streams(
+        entry,
+        pool=split.indices,
+        labels=task.train_targets.numpy(),
+        dataset=named["dataset"] if isinstance(named, dict) else "",
+        rounds=limits.rounds,
+        seed=seed,
+    )
 
 
 def _controller(

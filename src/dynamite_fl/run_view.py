@@ -104,6 +104,10 @@ def show_summary(
     if history.best_accuracy > history.final_accuracy:
         reached += f", at best {history.best_accuracy:.1%}"
     grid.add_row("accuracy", reached)
+    if history.worst_class is not None:
+        grid.add_row("worst class", "{}, {:.1%}".format(*history.worst_class))
+    if history.last("stream_loss") is not None:
+        grid.add_row("loss so far", f"{history.last('stream_loss'):.3f} on all that has arrived")
     grid.add_row(
         "rounds", f"{last['round']:,}, " + (f"ended by the {ended}" if ended else "not ended yet")
     )

@@ -17,6 +17,7 @@ from dynamite_fl.engine.run import RunFolder, run
 from dynamite_fl.engine.simulated import SimulatedEngine
 from dynamite_fl.records import Fleet, Limits
 from dynamite_fl.report.history import History, Line, read_history, to_line
+from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.task import Task
 
@@ -29,6 +30,7 @@ def simulate(
     *,
     partition: Partition,
     learning_rate: float,
+    streams: Streams | None = None,
     seed: int = 0,
     cohort: int | None = None,
     evaluate_every: int = 1,
@@ -45,6 +47,8 @@ def simulate(
         controller: Who decides on local steps and batch sizes, or its name.
         partition: Which samples each device has.
         learning_rate: eta.
+        streams: When they reach it, and what it keeps of them; without it, it has them all
+            from the start.
         seed: Of all that is drawn; the same seed gives the same history.
         cohort: How many devices a round has; all without it.
         evaluate_every: Rounds from one evaluation to the next.
@@ -94,7 +98,9 @@ def simulate(
     """
     if isinstance(controller, str):
         controller = make_controller(controller, learning_rate=learning_rate)
-    engine = SimulatedEngine(task, partition, _devices(devices, seed), learning_rate, seed)
+    engine = SimulatedEngine(
+        task, partition, _devices(devices, seed), learning_rate, seed, streams=streams
+    )
     schedule = Schedule(
         selection=Selection(cohort),
         evaluate_every=evaluate_every,

@@ -32,6 +32,7 @@ ORDER = Order(
     batch_size=2,
     learning_rate=0.5,
     probe=True,
+    remember=True,
 )
 
 
@@ -81,7 +82,7 @@ def test_gradient_variance_by_hand() -> None:
     """
     reply = client_of([0, 1]).play(ORDER, ClientState())
     assert reply.gradient_variance == pytest.approx(10.0)
-    assert reply.variance_samples == 2
+    assert reply.measured_samples == 2
     assert client_of([0]).play(ORDER, ClientState()).gradient_variance == 0.0
 
 
@@ -90,15 +91,15 @@ def test_gradient_variance_is_measured_anew_when_the_loss_rises() -> None:
     state = client.play(ORDER, ClientState()).state
     calm = client.play(replace(ORDER, round_index=2, weights=torch.tensor([1.0, 1.0])), state)
     assert calm.gradient_variance == pytest.approx(10.0)
-    assert calm.variance_samples == 0
+    assert calm.measured_samples == 0
     # At (-2, 0): F = (16/2 + 4/2)/2 = 5, more than 2 + 0.5. Gradients (-4, 0) and (0, -4).
     risen = client.play(replace(ORDER, round_index=2, weights=torch.tensor([-2.0, 0.0])), state)
     assert risen.gradient_variance == pytest.approx(16.0)
-    assert risen.variance_samples == 2
+    assert risen.measured_samples == 2
 
 
 def test_without_a_probe_nothing_is_kept_or_measured() -> None:
-    reply = client_of([0, 1]).play(replace(ORDER, probe=False), ClientState())
+    reply = client_of([0, 1]).play(replace(ORDER, probe=False, remember=False), ClientState())
     assert reply.weights.tolist() == [0.875, 1.0]
     assert reply.figures is None
     assert reply.gradient is None

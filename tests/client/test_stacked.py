@@ -58,7 +58,16 @@ def make_orders(
     weights: Tensor, round_index: int, local_steps: int, sizes: list[int], probe: bool
 ) -> list[Order]:
     return [
-        Order(client, round_index, weights, local_steps, size, learning_rate=0.1, probe=probe)
+        Order(
+            client,
+            round_index,
+            weights,
+            local_steps,
+            size,
+            learning_rate=0.1,
+            probe=probe,
+            remember=probe,
+        )
         for client, size in enumerate(sizes)
     ]
 
@@ -74,7 +83,7 @@ def assert_same(found: Reply, expected: Reply) -> None:
     assert_close(found.weights, expected.weights)
     assert_close(found.gradient, expected.gradient)
     assert_close(found.gradient_variance, expected.gradient_variance)
-    assert found.variance_samples == expected.variance_samples
+    assert found.measured_samples == expected.measured_samples
     assert (found.figures is None) == (expected.figures is None)
     if found.figures is not None and expected.figures is not None:
         # differences of nearly equal losses: in single precision no digit of them may be right
@@ -110,7 +119,7 @@ def test_replies_are_those_of_each_client_alone(
             assert_same(ours, theirs)
         states = [reply.state for reply in expected]
         weights = torch.stack([reply.weights for reply in expected]).mean(0)
-        measured.append(sum(reply.variance_samples > 0 for reply in expected))
+        measured.append(sum(reply.measured_samples > 0 for reply in expected))
     assert measured[0] == len(clients)
     assert sum(measured[1:]) > 0  # some rose, and were measured anew
 

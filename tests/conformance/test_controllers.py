@@ -44,7 +44,7 @@ def test_learns_within_the_limits(name: str) -> None:
     last = played[-1].evaluation
     assert last is not None
     assert last.accuracy > 0.25  # ten classes, from a start that knows none
-    assert last.accuracy == given.engine.evaluate(progress.weights).accuracy
+    assert last.accuracy == given.engine.evaluate(progress.weights, 0).accuracy
 
 
 @every_controller

@@ -83,7 +83,7 @@ class World:
         return np.where(present, seconds * noise, np.nan)
 
     def _probe(self, present: Any) -> Probe:
-        drawn = 10 ** self.random.uniform(-2, 2, (7, present.size))
+        drawn = 10 ** self.random.uniform(-2, 2, (8, present.size))
         drawn[self.random.random(drawn.shape) < 0.1] = np.nan
         return Probe(*np.where(present, drawn, np.nan))
 

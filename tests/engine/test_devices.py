@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dynamite_fl.engine.chance import random_walk, stream
+from dynamite_fl.chance import dice, random_walk
 from dynamite_fl.engine.devices import Devices, nominal_fleet
 from dynamite_fl.engine.fleets import embedded_fleet
 from dynamite_fl.engine.timing import Timing, round_timing
@@ -153,7 +153,7 @@ def test_seeds_rounds_and_purposes_differ() -> None:
 
 def test_streams_of_one_place_and_two_differ() -> None:
     places: list[tuple[int, ...]] = [(), (0,), (0, 0)]
-    drawn = {float(stream(0, "a", *place).random()) for place in places}
+    drawn = {float(dice(0, "a", *place).random()) for place in places}
     assert len(drawn) == 3
 
 

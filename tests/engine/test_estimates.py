@@ -112,7 +112,7 @@ def test_the_loss_stays_below_lemma_1() -> None:
     apart = float(CURVATURE * (means - optimum).norm(dim=1).mean())
     given = trained(batch=20)
     progress = begin(given)
-    gap = given.engine.evaluate(progress.weights).loss - least
+    gap = given.engine.evaluate(progress.weights, 0).loss - least
     for _, played in rounds(given, progress):
         assert played is not None
         assert played.evaluation is not None

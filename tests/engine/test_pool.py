@@ -82,7 +82,7 @@ def make_training(workers: int) -> Training:
 
 def orders_for(engine: SimulatedEngine, weights: Tensor, round_index: int = 1) -> list[Order]:
     return [
-        Order(client, round_index, weights, 2, 8, learning_rate=0.2, probe=True)
+        Order(client, round_index, weights, 2, 8, learning_rate=0.2, probe=True, remember=True)
         for client in range(len(engine.partition))
     ]
 

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from dynamite_fl.records import IntArray
 
 # What random numbers are for: streams of one seed that do not overlap.
-BATCHES, VARIANCE, MODEL_NOISE = range(3)
+BATCHES, VARIANCE, DRIFT = range(3)
 
 
 class _Key(ISeedSequence):

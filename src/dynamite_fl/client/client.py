@@ -1,14 +1,20 @@
 """Algorithm 3: what a device does in a round."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from dynamite_fl.client.batches import BATCHES, VARIANCE, draw, generator
+from dynamite_fl.client.batches import BATCHES, DRIFT, VARIANCE, draw, generator
 from dynamite_fl.client.flat import FlatModel
 from dynamite_fl.client.probe import Figures, Memory, gradient_variance, measure
 from dynamite_fl.records import IntArray
+from dynamite_fl.stream.buffer import Buffer
+
+# From a round and the buffer before it to the buffer when it begins, and its rows that are new.
+Receive = Callable[[int, Buffer | None], tuple[Buffer, IntArray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +29,7 @@ class Order:
         batch_size: s_i^k.
         learning_rate: eta.
         probe: Whether to measure the loss.
+        remember: Whether to keep what a later probe compares with.
     """
 
     client: int
@@ -32,6 +39,7 @@ class Order:
     batch_size: int
     learning_rate: float
     probe: bool
+    remember: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +48,7 @@ class ClientState:
 
     memory: Memory | None = None
     gradient_variance: float | None = None
+    buffer: Buffer | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,31 +57,63 @@ class Reply:
 
     Attributes:
         weights: Its local model, (d,).
+        samples: D_i^k, how many samples it has received so far.
         figures: What it measured of the loss; None without probe.
         gradient: g_i(w) at the global model, (d,); None without probe.
         gradient_variance: M_i; None where never measured.
-        variance_samples: How many samples it used to measure M_i anew.
+        measured_samples: How many samples it used to measure M_i anew and the drift.
         state: For the next round.
     """
 
     weights: Tensor
+    samples: int
     figures: Figures | None
     gradient: Tensor | None
     gradient_variance: float | None
-    variance_samples: int
+    measured_samples: int
     state: ClientState
+
+
+@dataclass(frozen=True, eq=False)
+class News:
+    """What has arrived since a client last took part.
+
+    Attributes:
+        rows: The new samples that were stored.
+        share: All new samples, as a part of all that have arrived so far.
+    """
+
+    rows: IntArray
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class LocalSteps:
+    """What local steps came to.
+
+    Attributes:
+        weights: The local model after them, (d,).
+        memory: For a later probe; None if nothing was to be kept.
+        gradient: Of the first batch at the global model, (d,); None likewise.
+    """
+
+    weights: Tensor
+    memory: Memory | None = None
+    gradient: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class ProbeSettings:
-    """How M_i is measured.
+    """How M_i and drift are measured.
 
     Attributes:
-        variance_samples: How many samples it is measured on, at most.
-        loss_rise: By how much the first batch's loss must rise for it to be measured anew.
+        variance_samples: How many samples M_i is measured on, at most.
+        drift_samples: How many new samples drift is measured on, at most.
+        loss_rise: By how much the loss must rise for M_i to be measured anew.
     """
 
     variance_samples: int = 64
+    drift_samples: int = 64
     loss_rise: float = 0.5
 
 
@@ -82,11 +123,12 @@ class Client:
 
     Attributes:
         model: What is trained.
-        inputs: All inputs that ``indices`` point into.
-        targets: All targets that ``indices`` point into.
-        indices: The client's own samples.
+        inputs: All inputs that ``indices`` or the buffer point into.
+        targets: All targets, likewise.
+        indices: The client's own samples, where they are all at hand from the start.
         seed: The training's seed.
-        settings: How M_i is measured.
+        settings: How M_i and drift are measured.
+        receive: What has arrived, where samples stream in; ``indices`` counts for nothing then.
     """
 
     model: FlatModel
@@ -95,59 +137,120 @@ class Client:
     indices: IntArray
     seed: int
     settings: ProbeSettings = ProbeSettings()
+    receive: Receive | None = None
 
     def play(self, order: Order, state: ClientState) -> Reply:
         """One round: local steps from the global model, measuring on the way."""
-        batches = self.batches(order, state)
+        state, news = self.with_arrivals(order, state)
         weights = order.weights
-        for step, batch in enumerate(batches):
+        for step, batch in enumerate(self.batches(order, state)):
             loss, gradient = self.model.gradient(weights, *self._samples(batch))
             if step == 0:
                 first_loss, first_gradient = float(loss), gradient
             if step == order.local_steps - 1:
                 memory = Memory(batch, weights, float(loss), gradient, first_loss)
             weights = weights - order.learning_rate * gradient
-        if not order.probe:
-            return Reply(weights, None, None, None, 0, ClientState())
-        figures = None
-        if state.memory is not None:
-            figures = measure(state.memory, order.weights, first_loss, first_gradient)
-        variance, used = self._variance(order, state, first_loss)
-        return Reply(
-            weights=weights,
-            figures=figures,
-            gradient=None if figures is None else first_gradient,
-            gradient_variance=variance,
-            variance_samples=used,
-            state=ClientState(memory, variance),
-        )
+
+        def variance(rows: IntArray) -> float:
+            return gradient_variance(self.model, order.weights, *self._samples(rows))
+
+        steps = LocalSteps(weights, memory, first_gradient)
+        return self.reply(order, state, news, steps, variance)
+
+    def with_arrivals(self, order: Order, state: ClientState) -> tuple[ClientState, News]:
+        """The state when the round begins, with what has arrived."""
+        if self.receive is None:
+            return state, News(self.indices[:0], 0.0)
+        buffer, fresh = self.receive(order.round_index, state.buffer)
+        before = 0 if state.buffer is None else state.buffer.seen
+        share = (buffer.seen - before) / max(buffer.seen, 1)
+        return replace(state, buffer=buffer), News(fresh, share)
+
+    def rows(self, state: ClientState) -> IntArray:
+        """The samples at hand, as rows of the data."""
+        return self.indices if state.buffer is None else state.buffer.rows
 
     def batches(self, order: Order, state: ClientState) -> list[IntArray]:
         """A batch for each local step; the first is the last of the round before, if probed."""
-        sizes = [min(order.batch_size, self.indices.size)] * order.local_steps
+        rows = self.rows(state)
+        sizes = [min(order.batch_size, rows.size)] * order.local_steps
         random = generator(self.seed, order.client, order.round_index, BATCHES)
-        batches = draw(random, self.indices.size, sizes)
+        batches = [rows[places] for places in draw(random, rows.size, sizes)]
         if order.probe and state.memory is not None:
             batches[0] = state.memory.batch
         return batches
 
-    def variance_sample(self, order: Order, state: ClientState, loss: float) -> IntArray | None:
+    def reply(
+        self,
+        order: Order,
+        state: ClientState,
+        news: News,
+        steps: LocalSteps,
+        variance: Callable[[IntArray], float],
+    ) -> Reply:
+        """What to send after the local steps, and to keep.
+
+        Args:
+            order: What was asked.
+            state: When the round began, with what has arrived.
+            news: What has arrived.
+            steps: What the local steps came to.
+            variance: M_i at the global model, from some samples.
+        """
+        samples = self.indices.size if state.buffer is None else state.buffer.seen
+        if steps.memory is None or not order.remember:
+            kept = ClientState(buffer=state.buffer)
+            return Reply(steps.weights, samples, None, None, None, 0, kept)
+        if not order.probe:
+            kept = replace(state, memory=steps.memory)
+            return Reply(steps.weights, samples, None, None, None, 0, kept)
+        loss = steps.memory.first_loss
+        figures, compared = None, 0
+        if state.memory is not None and steps.gradient is not None:
+            drift, compared = self._drift(order, news, loss)
+            figures = measure(state.memory, order.weights, loss, steps.gradient, drift)
+            loss += 0.0 if math.isnan(drift) else drift
+        found, measured = state.gradient_variance, 0
+        sample = self._variance_sample(order, state, loss)
+        if sample is not None:
+            found, measured = variance(sample), sample.size
+        return Reply(
+            weights=steps.weights,
+            samples=samples,
+            figures=figures,
+            gradient=None if figures is None else steps.gradient,
+            gradient_variance=found,
+            measured_samples=compared + measured,
+            state=ClientState(steps.memory, found, state.buffer),
+        )
+
+    def _drift(self, order: Order, news: News, loss: float) -> tuple[float, int]:
+        """psi_i of Lemma 1, and from how many samples.
+
+        What arrives changes the loss of all that has arrived by its share of the difference. The
+        loss before is that of the last round's batch.
+        """
+        if self.receive is None:
+            return math.nan, 0
+        if not news.rows.size:
+            return 0.0, 0
+        random = generator(self.seed, order.client, order.round_index, DRIFT)
+        size = min(self.settings.drift_samples, news.rows.size)
+        rows = news.rows[draw(random, news.rows.size, [size])[0]]
+        with torch.no_grad():
+            fresh = float(self.model.loss(order.weights, *self._samples(rows)))
+        return news.share * (fresh - loss), size
+
+    def _variance_sample(self, order: Order, state: ClientState, loss: float) -> IntArray | None:
         """The samples to measure M_i on: at first and when the loss has risen, else None."""
         rise = 0.0 if state.memory is None else loss - state.memory.first_loss
         if state.gradient_variance is not None and rise <= self.settings.loss_rise:
             return None
         random = generator(self.seed, order.client, order.round_index, VARIANCE)
-        size = min(self.settings.variance_samples, self.indices.size)
-        return draw(random, self.indices.size, [size])[0]
+        rows = self.rows(state)
+        size = min(self.settings.variance_samples, rows.size)
+        return rows[draw(random, rows.size, [size])[0]]
 
-    def _samples(self, batch: IntArray) -> tuple[Tensor, Tensor]:
-        where = torch.from_numpy(self.indices[batch])
+    def _samples(self, rows: IntArray) -> tuple[Tensor, Tensor]:
+        where = torch.from_numpy(rows)
         return self.inputs[where], self.targets[where]
-
-    def _variance(self, order: Order, state: ClientState, loss: float) -> tuple[float, int]:
-        """M_i, known or measured anew, and on how many samples."""
-        sample = self.variance_sample(order, state, loss)
-        if sample is None:
-            return state.gradient_variance or 0.0, 0
-        found = gradient_variance(self.model, order.weights, *self._samples(sample))
-        return found, sample.size

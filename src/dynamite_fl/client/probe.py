@@ -23,7 +23,7 @@ class Memory:
     """What a client keeps from one round to the next.
 
     Attributes:
-        batch: Its last batch, as places among its own samples.
+        batch: Its last batch, as rows of the data.
         weights: The local model at which that batch was used, (d,).
         loss: The batch's loss there.
         gradient: The batch's gradient there, (d,).
@@ -39,16 +39,22 @@ class Memory:
 
 @dataclass(frozen=True)
 class Figures:
-    """One client's part of a ``Probe``; NaN where the models are too close to tell."""
+    """One client's part of a ``Probe``.
+
+    NaN where the models are too close to tell; drift is NaN where data does not stream.
+    """
 
     loss: float
     quadratic_bound: float
     lipschitz: float
     smoothness: float
     pl_constant: float
+    drift: float
 
 
-def measure(memory: Memory, weights: Tensor, loss: float, gradient: Tensor) -> Figures:
+def measure(
+    memory: Memory, weights: Tensor, loss: float, gradient: Tensor, drift: float = math.nan
+) -> Figures:
     """Algorithm 3, lines 8-10, at the new global model ``weights``."""
     distance = float(torch.linalg.vector_norm(memory.weights - weights))
     change = abs(memory.loss - loss)
@@ -60,6 +66,7 @@ def measure(memory: Memory, weights: Tensor, loss: float, gradient: Tensor) -> F
         lipschitz=change / distance if far else math.nan,
         smoothness=turn / distance if far else math.nan,
         pl_constant=float(gradient.dot(gradient)) / (2 * loss) if loss > 0 else math.nan,
+        drift=drift,
     )
 
 

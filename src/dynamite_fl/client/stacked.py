@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dynamite_fl.client.client import Client, ClientState, Order, Reply
-from dynamite_fl.client.probe import Memory, measure
+from dynamite_fl.client.client import Client, ClientState, LocalSteps, News, Order, Reply
+from dynamite_fl.client.probe import Memory
 from dynamite_fl.records import IntArray
 
 _AT_ONCE = 2**19  # numbers of inputs in one product: what a processor's cache can hold
@@ -54,22 +54,35 @@ def play_stacked(
     if not clients:
         return []
     shared = _Linear(clients[0])
-    sizes = [_largest_batch(*each) for each in zip(clients, orders, states, strict=True)]
+    members = [_Member.of(*each) for each in zip(clients, orders, states, strict=True)]
+    sizes = [max(batch.size for batch in member.batches) for member in members]
     replies: dict[int, Reply] = {}
     for places in _portions(sizes, shared.layer.in_features):
-        stack = _Stack(
-            shared,
-            [clients[place] for place in places],
-            [orders[place] for place in places],
-            [states[place] for place in places],
-        )
+        stack = _Stack(shared, [members[place] for place in places])
         replies.update(zip(places, stack.play(), strict=True))
     return [replies[place] for place in range(len(clients))]
 
 
-def _largest_batch(client: Client, order: Order, state: ClientState) -> int:
-    size = min(order.batch_size, client.indices.size)
-    return size if state.memory is None else max(size, state.memory.batch.size)
+@dataclass(frozen=True, eq=False)
+class _Member:
+    """A client when its round begins, with its batches drawn as if it were alone."""
+
+    client: Client
+    order: Order
+    state: ClientState
+    news: News
+    batches: list[IntArray]
+
+    @classmethod
+    def of(cls, client: Client, order: Order, state: ClientState) -> "_Member":
+        state, news = client.with_arrivals(order, state)
+        return cls(client, order, state, news, client.batches(order, state))
+
+    def reply(self, shared: "_Linear", steps: LocalSteps) -> Reply:
+        def variance(rows: IntArray) -> float:
+            return shared.variance(self.order.weights, torch.from_numpy(rows))
+
+        return self.client.reply(self.order, self.state, self.news, steps, variance)
 
 
 def _portions(sizes: Sequence[int], features: int) -> Iterator[list[int]]:
@@ -176,18 +189,15 @@ class _Stack:
     """Some clients of a cohort, n of them."""
 
     shared: _Linear
-    clients: list[Client]
-    orders: list[Order]
-    states: list[ClientState]
+    members: list[_Member]
 
     def play(self) -> list[Reply]:
         """Algorithm 3 for all of them: see ``Client.play``."""
-        order = self.orders[0]
-        batches = self._batches()
-        weights = order.weights.detach().repeat(len(self.clients), 1)
+        order = self.members[0].order
+        weights = order.weights.detach().repeat(len(self.members), 1)
         for step in range(order.local_steps):
-            where, share = self._padded([each[step] for each in batches])
-            if not order.probe or 0 < step < order.local_steps - 1:
+            where, share = self._padded([member.batches[step] for member in self.members])
+            if not order.remember or 0 < step < order.local_steps - 1:
                 self.shared.descend(weights, where, share, order.learning_rate)
                 continue
             losses, gradients = self.shared.gradients(weights, where, share)
@@ -195,25 +205,22 @@ class _Stack:
                 first_losses, first_gradients = losses, gradients
             last_weights = weights
             weights = torch.sub(weights, gradients, alpha=order.learning_rate)
-        if not order.probe:
-            return [Reply(each, None, None, None, 0, ClientState()) for each in weights.unbind()]
+        ends = weights.unbind()
+        if not order.remember:
+            return self._replies([LocalSteps(each) for each in ends])
         memories = map(
             Memory,
-            [each[-1] for each in batches],
+            [member.batches[-1] for member in self.members],
             last_weights.unbind(),
             self.shared.with_penalty(losses, last_weights),
             gradients.unbind(),
             self.shared.with_penalty(first_losses, order.weights[None]),
         )
-        return [
-            self._reply(place, weights[place], first_gradients[place], memory)
-            for place, memory in enumerate(memories)
-        ]
+        return self._replies(list(map(LocalSteps, ends, memories, first_gradients.unbind())))
 
-    def _batches(self) -> list[list[IntArray]]:
-        """Each client's batches, drawn as if it were alone."""
-        everyone = zip(self.clients, self.orders, self.states, strict=True)
-        return [client.batches(order, state) for client, order, state in everyone]
+    def _replies(self, steps: Sequence[LocalSteps]) -> list[Reply]:
+        together = zip(self.members, steps, strict=True)
+        return [member.reply(self.shared, each) for member, each in together]
 
     def _padded(self, batches: Sequence[IntArray]) -> tuple[Tensor, Tensor]:
         """Where the samples are, (n, s), and what each counts, (n, s).
@@ -222,33 +229,9 @@ class _Stack:
         """
         sizes = np.array([[batch.size] for batch in batches])
         where = np.empty((len(batches), sizes.max()), dtype=np.int64)
-        for row, client, batch in zip(where, self.clients, batches, strict=True):
-            row[: batch.size] = client.indices[batch]
+        for row, batch in zip(where, batches, strict=True):
+            row[: batch.size] = batch
             row[batch.size :] = row[0]
         counts = np.arange(where.shape[1]) < sizes
         share = torch.from_numpy(counts / sizes)
-        return torch.from_numpy(where), share.to(self.orders[0].weights.dtype)
-
-    def _reply(self, place: int, weights: Tensor, gradient: Tensor, memory: Memory) -> Reply:
-        order, state = self.orders[place], self.states[place]
-        figures = None
-        if state.memory is not None:
-            figures = measure(state.memory, order.weights, memory.first_loss, gradient)
-        variance, used = self._variance(place, memory.first_loss)
-        return Reply(
-            weights=weights,
-            figures=figures,
-            gradient=None if figures is None else gradient,
-            gradient_variance=variance,
-            variance_samples=used,
-            state=ClientState(memory, variance),
-        )
-
-    def _variance(self, place: int, loss: float) -> tuple[float, int]:
-        """M_i, known or measured anew, and on how many samples."""
-        client, order, state = self.clients[place], self.orders[place], self.states[place]
-        sample = client.variance_sample(order, state, loss)
-        if sample is None:
-            return state.gradient_variance or 0.0, 0
-        where = torch.from_numpy(client.indices[sample])
-        return self.shared.variance(order.weights, where), sample.size
+        return torch.from_numpy(where), share.to(self.members[0].order.weights.dtype)

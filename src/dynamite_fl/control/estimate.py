@@ -28,6 +28,8 @@ class LossEstimates:
         smoothness: beta.
         pl_constant: c.
         divergence: delta.
+        drift: psi, by how much the last arrivals changed the loss; NaN where data does not
+            stream.
         latest: What each client of the fleet measured last, columns of shape (n,).
         first_variance: M_i as guessed before anyone measured, (n,).
     """
@@ -38,11 +40,20 @@ class LossEstimates:
     smoothness: float
     pl_constant: float
     divergence: float
+    drift: float
     latest: Probe
     first_variance: FloatArray
 
 
-_MEANS = ("loss", "quadratic_bound", "lipschitz", "smoothness", "pl_constant", "divergence")
+_MEANS = (
+    "loss",
+    "quadratic_bound",
+    "lipschitz",
+    "smoothness",
+    "pl_constant",
+    "divergence",
+    "drift",
+)
 
 
 def nothing_measured(fleet: Fleet) -> LossEstimates:
@@ -50,7 +61,7 @@ def nothing_measured(fleet: Fleet) -> LossEstimates:
     nan = np.full(len(fleet), np.nan)
     return LossEstimates(
         **dict.fromkeys(_MEANS, math.nan),
-        latest=Probe(nan, nan, nan, nan, nan, nan, nan),
+        latest=Probe(nan, nan, nan, nan, nan, nan, nan, nan),
         first_variance=fleet.gradient_variance,
     )
 
@@ -79,7 +90,7 @@ def observe(
         ...     samples=np.array([100.0, 300.0]),
         ...     step_seconds=both,
         ...     comm_seconds=both,
-        ...     probe=Probe(both, both, both, np.array([np.nan, 4.0]), both, both, both),
+        ...     probe=Probe(both, both, both, np.array([np.nan, 4.0]), both, both, both, both),
         ... )
         >>> estimates = observe(nothing_measured(fleet), report)
         >>> estimates.loss, estimates.smoothness  # (100 * 1 + 300 * 2)/400; only one measured
@@ -110,8 +121,9 @@ def gradient_variance(estimates: LossEstimates) -> FloatArray:
 def loss_geometry(estimates: LossEstimates, learning_rate: float) -> LossGeometry | None:
     """The estimates as the planner takes them; None before loss, slope and divergence are known.
 
-    Smoothness and rho need models that are apart, which those of a single client never are.
-    Unmeasured, both are 1/eta: the largest smoothness for which the bounds are proven.
+    The loss gap is Lemma 1's F^(k-1) - F* + psi^k with F* = 0. Smoothness and rho need models
+    that are apart, which those of a single client never are. Unmeasured, both are 1/eta: the
+    largest smoothness for which the bounds are proven.
     """
     known = (estimates.loss, estimates.pl_constant, estimates.divergence)
     if any(math.isnan(value) for value in known):
@@ -124,7 +136,7 @@ def loss_geometry(estimates: LossEstimates, learning_rate: float) -> LossGeometr
             smoothness=_or(estimates.smoothness, 1 / learning_rate),
             pl_constant=max(estimates.pl_constant, 0.0),
             divergence=estimates.divergence,
-            loss_gap=max(estimates.loss, 0.0),
+            loss_gap=max(estimates.loss + _or(estimates.drift, 0.0), 0.0),
         )
 
 

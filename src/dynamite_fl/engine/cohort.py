@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dynamite_fl.records import Fleet, IntArray
+from dynamite_fl.records import FloatArray, IntArray
 
 _COHORTS = 0x636F686F  # keeps these random numbers apart from others of the same seed
 
@@ -28,21 +28,25 @@ class Selection:
             raise ValueError(f"selection.by is {self.by!r}: it must be 'uniform' or 'data'")
 
 
-def draw_cohort(fleet: Fleet, selection: Selection, seed: int, round_index: int) -> IntArray:
+def draw_cohort(samples: FloatArray, selection: Selection, seed: int, round_index: int) -> IntArray:
     """A round's clients in rising order, the same for the same seed and round.
 
+    Args:
+        samples: D_i of every client, (n,).
+        selection: How many are drawn, and by what.
+        seed: Of the training.
+        round_index: k.
+
     Example:
-        >>> fleet = Fleet(
-        ...     samples=[1, 2, 3], gradient_variance=1, samples_per_second=1, comm_seconds=0
-        ... )
-        >>> draw_cohort(fleet, Selection(), seed=0, round_index=1)
+        >>> samples = np.array([1.0, 2, 3])
+        >>> draw_cohort(samples, Selection(), seed=0, round_index=1)
         array([0, 1, 2])
-        >>> draw_cohort(fleet, Selection(size=2), seed=0, round_index=1).size
+        >>> draw_cohort(samples, Selection(size=2), seed=0, round_index=1).size
         2
     """
-    n = len(fleet)
+    n = samples.size
     if selection.size is None or selection.size >= n:
         return np.arange(n)
     random = np.random.default_rng([seed, _COHORTS, round_index])
-    chances = fleet.share if selection.by == "data" else None
+    chances = samples / samples.sum() if selection.by == "data" else None
     return np.sort(random.choice(n, selection.size, replace=False, p=chances))

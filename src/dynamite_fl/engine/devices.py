@@ -112,7 +112,11 @@ class Devices:
 
 
 def nominal_fleet(
-    devices: Devices, samples: ArrayLike, gradient_variance: ArrayLike, round_bytes: ArrayLike
+    devices: Devices,
+    samples: ArrayLike,
+    gradient_variance: ArrayLike,
+    round_bytes: ArrayLike,
+    buffer_size: ArrayLike | None = None,
 ) -> Fleet:
     """What the server is told at the start: the devices as they are without chance.
 
@@ -129,5 +133,6 @@ def nominal_fleet(
         samples_per_second=devices.samples_per_second,
         step_overhead=devices.step_overhead,
         comm_seconds=devices.latency + np.asarray(round_bytes) / devices.mean_bandwidth,
+        buffer_size=buffer_size,
         name=devices.name,
     )

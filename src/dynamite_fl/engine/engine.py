@@ -1,6 +1,7 @@
 """What plays rounds: simulated devices or real ones."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch import Tensor
@@ -20,6 +21,7 @@ class RoundOrder:
         plan: Local steps and the cohort's batch sizes.
         cohort: Who takes part, as places in the fleet.
         probe: Whether clients measure the loss.
+        remember: Whether clients keep what a later probe compares with.
         begins: Seconds since training began.
         seconds_left: Who takes longer than this is absent.
     """
@@ -29,6 +31,7 @@ class RoundOrder:
     plan: Plan
     cohort: IntArray
     probe: bool
+    remember: bool
     begins: float
     seconds_left: float
 
@@ -54,10 +57,20 @@ class RoundOutcome:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How good a model is on the test data."""
+    """How good a model is.
+
+    Attributes:
+        accuracy: On the test data.
+        loss: On the test data.
+        class_accuracy: On the test data of each class, by its label; empty without classes.
+        stream_loss: On a sample of all that has arrived so far; None where data does not
+            stream.
+    """
 
     accuracy: float
     loss: float
+    class_accuracy: Mapping[int, float] = field(default_factory=dict)
+    stream_loss: float | None = None
 
 
 class Engine(Protocol):
@@ -93,6 +106,6 @@ class Engine(Protocol):
         """End what was started for the clients."""
         ...
 
-    def evaluate(self, weights: Tensor) -> Evaluation:
-        """Judge a global model."""
+    def evaluate(self, weights: Tensor, round_index: int) -> Evaluation:
+        """Judge a global model after a round."""
         ...

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dynamite_fl.engine.chance import stream
+from dynamite_fl.chance import dice
 from dynamite_fl.engine.devices import Devices
 from dynamite_fl.engine.traces import read_trace
 from dynamite_fl.records import FloatArray
@@ -54,7 +54,7 @@ def _stored(name: str) -> Devices:
 
 def _edge(seed: int, n: int) -> Devices:
     source = _stored("vm20")
-    drawn = stream(seed, "edge, which").integers(len(source), size=n)
+    drawn = dice(seed, "edge, which").integers(len(source), size=n)
 
     def varied(key: str, sigma: float) -> FloatArray:
         column: FloatArray = getattr(source, key)
@@ -87,13 +87,13 @@ def _phones(seed: int, n: int) -> Devices:
         jitter=0.15,
         comm_jitter=0.3,
         drift=0.005,
-        availability=stream(seed, "phones, availability").uniform(0.4, 0.95, n),
-        dropout=stream(seed, "phones, dropout").uniform(0.0, 0.06, n),
+        availability=dice(seed, "phones, availability").uniform(0.4, 0.95, n),
+        dropout=dice(seed, "phones, dropout").uniform(0.0, 0.06, n),
     )
 
 
 def _long_tailed(seed: int, purpose: str, n: int, median: float, sigma: float) -> FloatArray:
-    return np.asarray(median * np.exp(sigma * stream(seed, purpose).standard_normal(n)))
+    return np.asarray(median * np.exp(sigma * dice(seed, purpose).standard_normal(n)))
 
 
 def devices_from_table(table: Mapping[str, Any], folder: Path | None = None) -> Devices:

@@ -16,7 +16,8 @@ from dynamite_fl.engine.cohort import Selection, draw_cohort
 from dynamite_fl.engine.engine import Engine, Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.engine.ledger import Ledger
 from dynamite_fl.plan.infeasible import Infeasible
-from dynamite_fl.records import Fleet, IntArray, Limits, Plan
+from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
+from dynamite_fl.reports import RoundReport
 
 GRADIENT_TRAFFIC = 0.5  # a gradient beside a model that comes and goes: half as much again
 
@@ -70,6 +71,7 @@ class Progress:
         ledger: What was spent.
         plan: For the next round.
         cohort: Of the next round.
+        samples: D_i as each client last reported it, (n,).
         control: The controller's state.
         ended: What ended the training; None while it goes on.
     """
@@ -78,6 +80,7 @@ class Progress:
     ledger: Ledger
     plan: Plan
     cohort: IntArray
+    samples: FloatArray
     control: Any
     ended: str | None = None
 
@@ -107,10 +110,11 @@ def begin(training: Training) -> Progress:
     Raises:
         Infeasible: Not one round fits the limits.
     """
-    cohort = draw_cohort(training.fleet, training.schedule.selection, training.schedule.seed, 1)
+    samples = training.fleet.samples
+    cohort = draw_cohort(samples, training.schedule.selection, training.schedule.seed, 1)
     limits = _as_planned(training, training.limits)
     plan, control = training.controller.start(training.fleet, limits, cohort)
-    return Progress(training.engine.first_weights(), Ledger(), plan, cohort, control)
+    return Progress(training.engine.first_weights(), Ledger(), plan, cohort, samples, control)
 
 
 def rounds(training: Training, progress: Progress) -> Iterator[tuple[Progress, Round | None]]:
@@ -148,7 +152,7 @@ def play(training: Training, progress: Progress) -> tuple[Progress, Round | None
     progress = _next(training, replace(progress, weights=weights, ledger=ledger), outcome)
     # 6. Now and then, and at the end, the model is judged.
     due = progress.ended or ledger.rounds % training.schedule.evaluate_every == 0
-    evaluation = training.engine.evaluate(weights) if due else None
+    evaluation = training.engine.evaluate(weights, ledger.rounds) if due else None
     return progress, Round(order.plan, outcome, ledger, refused, evaluation)
 
 
@@ -163,6 +167,7 @@ def _affordable(training: Training, progress: Progress) -> RoundOrder | None:
             plan=progress.plan,
             cohort=progress.cohort,
             probe=probe,
+            remember=training.controller.wants_probe,
             begins=progress.ledger.seconds,
             seconds_left=training.limits.deadline - progress.ledger.seconds,
         )
@@ -194,14 +199,24 @@ def _next(training: Training, progress: Progress, outcome: RoundOutcome) -> Prog
     if remaining is None:
         return replace(progress, ended=_reached(training.limits, progress.ledger))
     schedule, index = training.schedule, progress.ledger.rounds + 1
-    cohort = draw_cohort(training.fleet, schedule.selection, schedule.seed, index)
+    samples = _last_reported(progress.samples, outcome.report)
+    cohort = draw_cohort(samples, schedule.selection, schedule.seed, index)
     seen = _as_planned(training, remaining)
     try:
         plan, control = training.controller.adapt(outcome.report, seen, cohort, progress.control)
     except Infeasible as error:
         return replace(progress, ended=error.limit)
-    progress = replace(progress, plan=plan, cohort=cohort, control=control)
+    progress = replace(progress, plan=plan, cohort=cohort, samples=samples, control=control)
     return progress if _affordable(training, progress) else replace(progress, ended="budget")
+
+
+def _last_reported(samples: FloatArray, report: RoundReport) -> FloatArray:
+    told = np.isfinite(report.samples)
+    if (samples[report.clients[told]] == report.samples[told]).all():
+        return samples
+    changed = samples.copy()
+    changed[report.clients[told]] = report.samples[told]
+    return changed
 
 
 def _as_planned(training: Training, limits: Limits) -> Limits:

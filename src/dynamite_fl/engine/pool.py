@@ -170,7 +170,8 @@ def stub(state: ClientState) -> ClientState:
     if state.memory is None:
         return state
     nothing = torch.empty(0)
-    return replace(state, memory=replace(state.memory, weights=nothing, gradient=nothing))
+    memory = replace(state.memory, weights=nothing, gradient=nothing)
+    return replace(state, memory=memory, buffer=None)
 
 
 def is_stub(state: ClientState) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamite_fl.client.client import ClientState
+from dynamite_fl.engine.engine import Evaluation
 from dynamite_fl.engine.loop import Progress, Round, Training, begin, rounds
 from dynamite_fl.engine.pack import load_record, save_model, save_record
 from dynamite_fl.files import write_atomically
@@ -116,6 +117,16 @@ def _append(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
+def _judged(evaluation: Evaluation) -> Line:
+    """What was found of the model; what does not apply is left out."""
+    line: Line = {"accuracy": evaluation.accuracy, "loss": evaluation.loss}
+    if evaluation.class_accuracy:
+        line["class_accuracy"] = {str(k): value for k, value in evaluation.class_accuracy.items()}
+    if evaluation.stream_loss is not None:
+        line["stream_loss"] = evaluation.stream_loss
+    return line
+
+
 def describe(training: Training, played: Round, control: Any) -> Line:
     """A round for the history."""
     report, ledger = played.outcome.report, played.ledger
@@ -134,10 +145,12 @@ def describe(training: Training, played: Round, control: Any) -> Line:
         "probed": report.probe is not None,
         "absent": away.tolist(),
         "refused": played.refused,
-        "accuracy": None if played.evaluation is None else played.evaluation.accuracy,
-        "loss": None if played.evaluation is None else played.evaluation.loss,
+        "accuracy": None,
+        "loss": None,
         "estimates": training.controller.describe(control),
     }
+    if played.evaluation is not None:
+        line |= _judged(played.evaluation)
     if sizes.size <= _LISTED:
         line["clients"] = report.clients.tolist()
         line["batch_sizes"] = sizes.tolist()

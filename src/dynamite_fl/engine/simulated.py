@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -11,19 +12,22 @@ from torch import Tensor
 
 from dynamite_fl.client.client import Client, ClientState, Order, ProbeSettings, Reply
 from dynamite_fl.client.flat import FlatModel
+from dynamite_fl.client.probe import Figures
 from dynamite_fl.client.stacked import linear_layer, play_stacked
 from dynamite_fl.engine.average import average
 from dynamite_fl.engine.devices import Devices, nominal_fleet
 from dynamite_fl.engine.engine import Evaluation, RoundOrder, RoundOutcome
+from dynamite_fl.engine.evaluate import arrived_sample, evaluate
 from dynamite_fl.engine.pool import Pool, is_stub
 from dynamite_fl.engine.timing import Timing, round_timing
 from dynamite_fl.plan.problem import BoolArray
-from dynamite_fl.records import Fleet, FloatArray
+from dynamite_fl.records import Fleet, FloatArray, IntArray
 from dynamite_fl.reports import Probe, RoundReport
+from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.task import Task
 
-_FIGURES = ("loss", "quadratic_bound", "lipschitz", "smoothness", "pl_constant")
+_FIGURES = tuple(each.name for each in fields(Figures))
 
 
 @dataclass(eq=False)
@@ -36,7 +40,9 @@ class SimulatedEngine:
         devices: How fast they are.
         learning_rate: eta.
         seed: Of all that is drawn.
-        settings: How M_i is measured.
+        settings: How M_i and drift are measured.
+        streams: When a client's samples reach it and what it keeps of them; None if it has
+            them all from the start.
         workers: How many processes compute for the clients; with 1, it is done right here.
             Their number changes no result, if torch has one thread here as it has there. One
             linear layer is always computed here: for all clients at once, which is faster.
@@ -48,6 +54,7 @@ class SimulatedEngine:
     learning_rate: float
     seed: int = 0
     settings: ProbeSettings = field(default_factory=ProbeSettings)
+    streams: Streams | None = None
     workers: int = 1
     _states: dict[int, ClientState] = field(default_factory=dict, init=False, repr=False)
     _pool: Pool | None = field(default=None, init=False, repr=False)
@@ -92,12 +99,17 @@ class SimulatedEngine:
         self._states = states
 
     def enroll(self) -> Fleet:
-        """The fleet with its nominal speeds; how its gradients vary is not known yet."""
+        """The fleet with its nominal speeds; how its gradients vary is not known yet.
+
+        A client whose first sample is still to come counts as if it had one.
+        """
+        everyone = np.arange(len(self.devices))
         return nominal_fleet(
             self.devices,
-            samples=self.partition.sizes,
+            samples=np.maximum(self._seen(everyone, 1), 1),
             gradient_variance=1.0,
             round_bytes=self._model_bytes,
+            buffer_size=None if self.streams is None else self.streams.storage.size,
         )
 
     def first_weights(self) -> Tensor:
@@ -114,32 +126,24 @@ class SimulatedEngine:
         samples = order.plan.local_steps * int(sizes.sum())
         if order.probe:
             samples += int(self._surplus(order).sum())
-            samples += len(order.cohort) * self.settings.variance_samples
+            each = self.settings.variance_samples
+            each += 0 if self.streams is None else self.settings.drift_samples
+            samples += len(order.cohort) * each
         return samples
 
-    def evaluate(self, weights: Tensor) -> Evaluation:
-        """Accuracy and loss on the test data."""
-        correct, losses = [], []
-        with torch.no_grad():
-            for x, y in zip(
-                torch.split(self.task.test_inputs, 1000),
-                torch.split(self.task.test_targets, 1000),
-                strict=True,
-            ):
-                outputs = self.model.outputs(weights, x)
-                correct.append(self.task.correct(outputs, y))
-                losses.append(self.task.loss(outputs, y))
-        return Evaluation(
-            accuracy=float(torch.cat(correct).double().mean()),
-            loss=float(torch.cat(losses).double().mean()),
-        )
+    def evaluate(self, weights: Tensor, round_index: int) -> Evaluation:
+        """Accuracy and loss on the test data, and the loss on what has arrived so far."""
+        rows = None
+        if self.streams is not None:
+            rows = arrived_sample(self.streams, len(self.devices), self.seed, round_index)
+        return evaluate(self.model, weights, rows)
 
     def play(self, order: RoundOrder) -> RoundOutcome:
         """Play a round on the virtual clock."""
         surplus = self._surplus(order) if order.probe else np.zeros(order.cohort.size)
         there = self._timing(order, surplus).present
         replies = self._replies(order, there)
-        extra = surplus + np.array([reply.variance_samples if reply else 0 for reply in replies])
+        extra = surplus + np.array([reply.measured_samples if reply else 0 for reply in replies])
         timing = self._timing(order, extra)
         present = there & (timing.seconds <= order.seconds_left)
         kept = [reply if here else None for reply, here in zip(replies, present, strict=True)]
@@ -171,8 +175,15 @@ class SimulatedEngine:
             ]
         )
 
+    def _seen(self, clients: IntArray, round_index: int) -> IntArray:
+        """D_i^k."""
+        if self.streams is None:
+            return np.asarray(self.partition.sizes[clients])
+        return self.streams.seen(clients, round_index)
+
     def _timing(self, order: RoundOrder, extra_samples: FloatArray) -> Timing:
-        return round_timing(
+        """The times of the cohort; whoever has no sample yet is away."""
+        timing = round_timing(
             self.devices,
             order.cohort,
             seed=self.seed,
@@ -183,6 +194,8 @@ class SimulatedEngine:
             round_bytes=self._bytes(order),
             extra_samples=extra_samples,
         )
+        has_data = self._seen(order.cohort, order.round_index) > 0
+        return timing if has_data.all() else timing.only(has_data)
 
     def _round_seconds(self, order: RoundOrder, timing: Timing) -> float:
         """Until the last is done or the deadline comes; if nobody is there, as long as planned."""
@@ -201,6 +214,7 @@ class SimulatedEngine:
                 batch_size=int(size),
                 learning_rate=self.learning_rate,
                 probe=order.probe,
+                remember=order.remember,
             )
             for client, size in zip(order.cohort[there], order.plan.batch_sizes[there], strict=True)
         ]
@@ -240,6 +254,7 @@ class SimulatedEngine:
             indices=self.partition.indices(client),
             seed=self.seed,
             settings=self.settings,
+            receive=None if self.streams is None else partial(self.streams.receive, client),
         )
 
     def _report(
@@ -249,7 +264,7 @@ class SimulatedEngine:
         timing: Timing,
         present: BoolArray,
     ) -> RoundReport:
-        samples = np.asarray(self.partition.sizes, dtype=np.float64)[order.cohort]
+        samples = np.array([math.nan if reply is None else reply.samples for reply in replies])
         return RoundReport(
             round_index=order.round_index,
             clients=order.cohort,

@@ -1,11 +1,11 @@
 """The virtual clock: how long each device takes for a round, and whether it gets through."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamite_fl.engine.chance import random_walk, stream
+from dynamite_fl.chance import dice, random_walk
 from dynamite_fl.engine.devices import Devices
 from dynamite_fl.engine.traces import transfer_seconds
 from dynamite_fl.plan.problem import BoolArray
@@ -35,6 +35,15 @@ class Timing:
     compute_seconds: FloatArray
     comm_seconds: FloatArray
     seconds: FloatArray
+
+    def only(self, these: BoolArray) -> "Timing":
+        """The same with all others of the cohort away."""
+        return replace(
+            self,
+            present=self.present & these,
+            done=np.where(these, self.done, 0.0),
+            seconds=np.where(these, self.seconds, 0.0),
+        )
 
 
 def round_timing(
@@ -112,7 +121,7 @@ def _jitter(
     sigma = sigmas[clients]
     if not sigma.any():
         return np.ones(clients.size)
-    normal = stream(seed, purpose, round_index).standard_normal(sigmas.size)[clients]
+    normal = dice(seed, purpose, round_index).standard_normal(sigmas.size)[clients]
     return np.asarray(np.exp(sigma * normal - sigma**2 / 2))
 
 
@@ -135,10 +144,10 @@ def _done(devices: Devices, clients: IntArray, seed: int, round_index: int) -> F
     done = np.ones(clients.size)
     dropout = devices.dropout[clients]
     if dropout.any():
-        chance = stream(seed, "dropout", round_index).random(n)[clients]
+        chance = dice(seed, "dropout", round_index).random(n)[clients]
         np.divide(chance, dropout, out=done, where=chance < dropout)
     availability = devices.availability[clients]
     if (availability < 1).any():
-        chance = stream(seed, "availability", round_index).random(n)[clients]
+        chance = dice(seed, "availability", round_index).random(n)[clients]
         done[chance >= availability] = 0.0
     return done

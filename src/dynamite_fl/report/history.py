@@ -33,13 +33,21 @@ class History:
         keys = dict.fromkeys(key for line in self.lines for key in line)
         return {key: [line.get(key) for line in self.lines] for key in keys}
 
+    def last(self, key: str) -> Any:
+        """What the last line that has such a value says; None if none has."""
+        return next((line[key] for line in reversed(self.lines) if line.get(key) is not None), None)
+
     @property
     def final_accuracy(self) -> float:
         """At the last evaluation; NaN if there was none."""
-        return next(
-            (line["accuracy"] for line in reversed(self.lines) if line["accuracy"] is not None),
-            math.nan,
-        )
+        found = self.last("accuracy")
+        return math.nan if found is None else float(found)
+
+    @property
+    def worst_class(self) -> tuple[str, float] | None:
+        """The class of the least accuracy at the last evaluation, and that; None without any."""
+        found = self.last("class_accuracy")
+        return min(found.items(), key=lambda each: each[1]) if found else None
 
     @property
     def best_accuracy(self) -> float:

@@ -16,13 +16,13 @@ from dynamite_fl.records import FloatArray, IntArray
 _ALL = slice(None)
 
 
-def stream(seed: int, purpose: str, *where: int) -> np.random.Generator:
+def dice(seed: int, purpose: str, *where: int) -> np.random.Generator:
     """A generator of its own for every seed, purpose and place.
 
     Example:
-        >>> stream(0, "jitter", 7).random() == stream(0, "jitter", 7).random()
+        >>> dice(0, "jitter", 7).random() == dice(0, "jitter", 7).random()
         True
-        >>> stream(0, "jitter", 7).random() == stream(0, "dropout", 7).random()
+        >>> dice(0, "jitter", 7).random() == dice(0, "dropout", 7).random()
         False
     """
     key = (zlib.crc32(purpose.encode()), *where)
@@ -67,6 +67,6 @@ def random_walk(
 
 @lru_cache(maxsize=32)  # one round's draws are nearly all those of the round before
 def _draw(seed: int, purpose: str, place: int, n: int) -> FloatArray:
-    drawn = stream(seed, purpose, place).standard_normal(n)
+    drawn = dice(seed, purpose, place).standard_normal(n)
     drawn.setflags(write=False)
     return drawn

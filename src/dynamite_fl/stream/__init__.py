@@ -1,0 +1,1 @@
+"""What data is on a device, and when? NumPy only."""

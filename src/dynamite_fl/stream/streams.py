@@ -1,0 +1,107 @@
+"""What reaches each device, in which order, and what it keeps of it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, get_args
+
+import numpy as np
+
+from dynamite_fl.chance import dice
+from dynamite_fl.records import IntArray
+from dynamite_fl.stream.arrival import Arrivals
+from dynamite_fl.stream.buffer import NOTHING, Buffer, Storage
+
+Order = Literal["iid", "continuous"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+
+
+@dataclass(frozen=True, eq=False)
+class Orders:
+    """In which order a client's samples reach it.
+
+    Attributes:
+        pool: All samples that can reach a client, as rows of the data.
+        labels: Of all the data, (D,).
+        order: ``iid``, shuffled for each client; or ``continuous``, class after class, the
+            classes in one random order for all clients.
+        part: How much of what can reach a client does, drawn at random.
+        seed: Of what is drawn.
+
+    Example:
+        >>> labels = np.array([0, 1, 2, 0, 1, 2])
+        >>> everyone = Orders(lambda client: np.arange(6), labels, "continuous")
+        >>> [labels[everyone.of(client)].tolist() for client in (0, 1)]
+        [[1, 1, 0, 0, 2, 2], [1, 1, 0, 0, 2, 2]]
+    """
+
+    pool: Callable[[int], IntArray]
+    labels: IntArray
+    order: Order
+    part: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.part <= 1:
+            raise ValueError(f"the stream's part is {self.part}: it must be above 0, at most 1")
+        if self.order not in ORDERS:
+            raise ValueError(f"the stream's order is {self.order!r}: use {' or '.join(ORDERS)}")
+        if self.order == "continuous" and self.labels.ndim != 1:
+            raise ValueError("a continuous stream needs one label a sample to go class by class")
+
+    def size(self, client: int) -> int:
+        """How many samples reach a client in the end."""
+        return math.ceil(self.part * self.pool(client).size)
+
+    def of(self, client: int) -> IntArray:
+        """The client's samples, first come first."""
+        shuffled = dice(self.seed, "order", client).permutation(self.pool(client))
+        shuffled = shuffled[: self.size(client)]
+        if self.order == "iid":
+            return shuffled
+        rank = self._rank_of_classes()
+        return np.asarray(shuffled[np.argsort(rank[self.labels[shuffled]], kind="stable")])
+
+    def _rank_of_classes(self) -> IntArray:
+        classes = int(self.labels.max()) + 1
+        return np.argsort(dice(self.seed, "classes").permutation(classes))
+
+
+class Streams:
+    """Every client's stream and its storage.
+
+    A stream ends when all that can reach the client has; then no more arrives.
+
+    Args:
+        arrivals: When samples come.
+        orders: Which ones.
+        storage: What is kept of them.
+    """
+
+    def __init__(self, arrivals: Arrivals, orders: Orders, storage: Storage) -> None:
+        self.arrivals = arrivals
+        self.storage = storage
+        self._size = orders.size
+        self._order = lru_cache(maxsize=256)(orders.of)  # a permutation of all takes a while
+
+    def seen(self, clients: IntArray, round_index: int) -> IntArray:
+        """D_i^k, how many samples have arrived up to and including a round, (m,)."""
+        most = np.array([self._size(int(client)) for client in clients], dtype=np.int64)
+        return np.minimum(self.arrivals.arrived(clients, round_index), most)
+
+    def receive(
+        self, client: int, round_index: int, buffer: Buffer | None
+    ) -> tuple[Buffer, IntArray]:
+        """The buffer when a round begins, and the rows in it that are new.
+
+        What arrived while the client was away is taken in now; it makes no difference.
+        """
+        before = buffer or NOTHING
+        seen = int(self.seen(np.array([client]), round_index)[0])
+        after, places = self.storage.take(client, before, self.history(client)[before.seen : seen])
+        return after, after.rows[places]
+
+    def history(self, client: int) -> IntArray:
+        """All that reaches a client in the end, first come first."""
+        return self._order(client)
