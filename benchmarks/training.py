@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from dynamite_fl.client import client
-from dynamite_fl.control.controller import Controller
+from dynamite_fl.control.controller import Controller, Measure
 from dynamite_fl.control.controllers import make_controller
 from dynamite_fl.control.fedavg import FedAvg
 from dynamite_fl.engine import simulated
@@ -168,9 +168,9 @@ class Probing(FedAvg):
     """Given steps and sizes, but clients measure as for DYNAMITE."""
 
     @property
-    def wants_probe(self) -> bool:
-        """Yes."""
-        return True
+    def measures(self) -> Measure:
+        """The loss."""
+        return "loss"
 
 
 class Stopwatch:

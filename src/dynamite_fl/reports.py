@@ -40,6 +40,22 @@ class Probe:
 
 
 @dataclass(frozen=True, eq=False)
+class PathReport:
+    """What the local steps of a round showed on their way.
+
+    Attributes:
+        head: A sketch of how far a step led, w before it less w after it, on average over
+            clients and the first half of the local steps, (m,).
+        tail: The same over the second half; of a single step, again that step.
+        gradient_variance: M_i of the cohort, a column, from their first batches.
+    """
+
+    head: FloatArray
+    tail: FloatArray
+    gradient_variance: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class RoundReport:
     """One round, as the server saw it.
 
@@ -53,6 +69,7 @@ class RoundReport:
         step_seconds: Measured seconds of a local step.
         comm_seconds: Measured seconds to receive and send the model, and the probe if any.
         probe: What was measured of the loss; None in a round without probe.
+        path: What the local steps showed; None if nobody asked, or no update could be used.
     """
 
     round_index: int
@@ -64,3 +81,4 @@ class RoundReport:
     step_seconds: FloatArray
     comm_seconds: FloatArray
     probe: Probe | None
+    path: PathReport | None = None

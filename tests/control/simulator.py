@@ -98,7 +98,7 @@ def training(
         plan, state = controller.start(guess, left, cohort)
         for index in range(1, most + 1):
             yield plan, left, cohort, state
-            report = world.play(plan, cohort, index, probed=controller.wants_probe)
+            report = world.play(plan, cohort, index, probed=controller.measures == "loss")
             rest = spent(left, report)
             if rest is None:
                 return

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dynamite_fl.client.batches import BATCHES, DRIFT, VARIANCE, draw, generator
 from dynamite_fl.client.flat import FlatModel
+from dynamite_fl.client.path import Path, Tracker
 from dynamite_fl.client.probe import Figures, Memory, gradient_variance, measure
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import Buffer
@@ -30,6 +31,7 @@ class Order:
         learning_rate: eta.
         probe: Whether to measure the loss.
         remember: Whether to keep what a later probe compares with.
+        path: Whether to measure the path of the local steps.
     """
 
     client: int
@@ -40,6 +42,7 @@ class Order:
     learning_rate: float
     probe: bool
     remember: bool
+    path: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +66,7 @@ class Reply:
         gradient_variance: M_i; None where never measured.
         measured_samples: How many samples it used to measure M_i anew and the drift.
         state: For the next round.
+        path: What its local steps show; None if nobody asked.
     """
 
     weights: Tensor
@@ -72,6 +76,7 @@ class Reply:
     gradient_variance: float | None
     measured_samples: int
     state: ClientState
+    path: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +100,13 @@ class LocalSteps:
         weights: The local model after them, (d,).
         memory: For a later probe; None if nothing was to be kept.
         gradient: Of the first batch at the global model, (d,); None likewise.
+        path: What they show; None if nobody asked.
     """
 
     weights: Tensor
     memory: Memory | None = None
     gradient: Tensor | None = None
+    path: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,7 @@ class Client:
     def play(self, order: Order, state: ClientState) -> Reply:
         """One round: local steps from the global model, measuring on the way."""
         state, news = self.with_arrivals(order, state)
-        weights = order.weights
+        weights, tracker = order.weights, Tracker(order.weights, order.local_steps)
         for step, batch in enumerate(self.batches(order, state)):
             loss, gradient = self.model.gradient(weights, *self._samples(batch))
             if step == 0:
@@ -150,11 +157,14 @@ class Client:
             if step == order.local_steps - 1:
                 memory = Memory(batch, weights, float(loss), gradient, first_loss)
             weights = weights - order.learning_rate * gradient
+            if order.path:
+                tracker.step(step, weights, gradient)
 
         def variance(rows: IntArray) -> float:
             return gradient_variance(self.model, order.weights, *self._samples(rows))
 
-        steps = LocalSteps(weights, memory, first_gradient)
+        path = tracker.path(batch.size) if order.path else None
+        steps = LocalSteps(weights, memory, first_gradient, path)
         return self.reply(order, state, news, steps, variance)
 
     def with_arrivals(self, order: Order, state: ClientState) -> tuple[ClientState, News]:
@@ -200,10 +210,10 @@ class Client:
         samples = self.indices.size if state.buffer is None else state.buffer.seen
         if steps.memory is None or not order.remember:
             kept = ClientState(buffer=state.buffer)
-            return Reply(steps.weights, samples, None, None, None, 0, kept)
+            return Reply(steps.weights, samples, None, None, None, 0, kept, steps.path)
         if not order.probe:
             kept = replace(state, memory=steps.memory)
-            return Reply(steps.weights, samples, None, None, None, 0, kept)
+            return Reply(steps.weights, samples, None, None, None, 0, kept, steps.path)
         loss = steps.memory.first_loss
         figures, compared = None, 0
         if state.memory is not None and steps.gradient is not None:
@@ -222,6 +232,7 @@ class Client:
             gradient_variance=found,
             measured_samples=compared + measured,
             state=ClientState(steps.memory, found, state.buffer),
+            path=steps.path,
         )
 
     def _drift(self, order: Order, news: News, loss: float) -> tuple[float, int]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dynamite_fl.client.client import Client, ClientState, LocalSteps, News, Order, Reply
+from dynamite_fl.client.path import GRADIENTS, Path, Tracker
 from dynamite_fl.client.probe import Memory
 from dynamite_fl.records import IntArray
 
@@ -195,19 +196,26 @@ class _Stack:
         """Algorithm 3 for all of them: see ``Client.play``."""
         order = self.members[0].order
         weights = order.weights.detach().repeat(len(self.members), 1)
+        tracker = Tracker(order.weights, order.local_steps)
         for step in range(order.local_steps):
             where, share = self._padded([member.batches[step] for member in self.members])
-            if not order.remember or 0 < step < order.local_steps - 1:
+            if self._asks_for_gradients(step):
+                losses, gradients = self.shared.gradients(weights, where, share)
+                if step == 0:
+                    first_losses, first_gradients = losses, gradients
+                last_weights = weights
+                weights = torch.sub(weights, gradients, alpha=order.learning_rate)
+            else:
                 self.shared.descend(weights, where, share, order.learning_rate)
-                continue
-            losses, gradients = self.shared.gradients(weights, where, share)
-            if step == 0:
-                first_losses, first_gradients = losses, gradients
-            last_weights = weights
-            weights = torch.sub(weights, gradients, alpha=order.learning_rate)
+            if order.path:
+                tracker.step(step, weights, gradients if step < GRADIENTS else None)
         ends = weights.unbind()
+        paths: list[Path | None] = [None] * len(ends)
+        if order.path:
+            paths = [*tracker.paths([member.batches[-1].size for member in self.members])]
         if not order.remember:
-            return self._replies([LocalSteps(each) for each in ends])
+            nothing = [None] * len(ends)
+            return self._replies(list(map(LocalSteps, ends, nothing, nothing, paths)))
         memories = map(
             Memory,
             [member.batches[-1] for member in self.members],
@@ -216,7 +224,13 @@ class _Stack:
             gradients.unbind(),
             self.shared.with_penalty(first_losses, order.weights[None]),
         )
-        return self._replies(list(map(LocalSteps, ends, memories, first_gradients.unbind())))
+        starts = first_gradients.unbind()
+        return self._replies(list(map(LocalSteps, ends, memories, starts, paths)))
+
+    def _asks_for_gradients(self, step: int) -> bool:
+        order = self.members[0].order
+        wanted = order.remember and step in (0, order.local_steps - 1)
+        return wanted or (order.path and step < GRADIENTS)
 
     def _replies(self, steps: Sequence[LocalSteps]) -> list[Reply]:
         together = zip(self.members, steps, strict=True)

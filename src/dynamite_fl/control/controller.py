@@ -1,9 +1,13 @@
 """What every controller is: frozen settings, and two functions from state to state."""
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from dynamite_fl.records import Fleet, IntArray, Limits, Plan
 from dynamite_fl.reports import RoundReport
+
+# What clients measure: the loss as in Algorithm 3, which sends a gradient beside the model, or the
+# path that their local steps take, which sends a sketch of it.
+Measure = Literal["nothing", "loss", "path"]
 
 
 class Controller(Protocol):
@@ -18,8 +22,8 @@ class Controller(Protocol):
     """
 
     @property
-    def wants_probe(self) -> bool:
-        """Whether clients should measure the loss; what they measure is charged."""
+    def measures(self) -> Measure:
+        """What clients should measure; it is charged like all work and traffic."""
         ...
 
     def describe(self, state: Any) -> dict[str, float]:

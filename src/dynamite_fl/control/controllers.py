@@ -11,12 +11,14 @@ from dynamite_fl.control.dbfl import DBFL
 from dynamite_fl.control.dynamic_tau import DynamicTau
 from dynamite_fl.control.dynamite import Dynamite
 from dynamite_fl.control.fedavg import FedAvg
+from dynamite_fl.control.feedback import Feedback
 from dynamite_fl.control.no_straggler import NoStraggler
 from dynamite_fl.control.uniform import Uniform
 
 # Each name's class, and the settings that make it what it is called.
 CONTROLLERS: dict[str, tuple[Callable[..., Controller], dict[str, Any]]] = {
     "dynamite": (Dynamite, {"variant": "full"}),
+    "dynamite-feedback": (Feedback, {}),
     "dynamite-static-tau": (Dynamite, {"variant": "static-tau"}),
     "dynamite-uniform": (Dynamite, {"variant": "uniform"}),
     "fedavg": (FedAvg, {}),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dynamite_fl.control.controller import Measure
 from dynamite_fl.control.rounds import repeated, within
 from dynamite_fl.control.settings import require_memory
 from dynamite_fl.control.system import MEMORY, System, as_fleet, first_guess, update
@@ -60,9 +61,9 @@ class CoOptFL:
         require_memory(self.memory)
 
     @property
-    def wants_probe(self) -> bool:
+    def measures(self) -> Measure:
         """No: the pilot run has measured the loss."""
-        return False
+        return "nothing"
 
     def describe(self, state: CoOptFLState) -> dict[str, float]:  # noqa: ARG002  a controller takes it
         """Nothing: it learns nothing of the loss."""

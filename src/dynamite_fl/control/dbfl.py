@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dynamite_fl.control.controller import Measure
 from dynamite_fl.control.rounds import repeated
 from dynamite_fl.control.settings import require_memory, require_positive, require_whole
 from dynamite_fl.control.system import MEMORY, System, as_fleet, first_guess, update
@@ -130,9 +131,9 @@ class DBFL:
                 )
 
     @property
-    def wants_probe(self) -> bool:
-        """No: nothing depends on the loss."""
-        return False
+    def measures(self) -> Measure:
+        """Nothing: nothing depends on the loss."""
+        return "nothing"
 
     def describe(self, state: DBFLState) -> dict[str, float]:  # noqa: ARG002  a controller takes it
         """Nothing: it learns nothing of the loss."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dynamite_fl.control.controller import Measure
 from dynamite_fl.control.estimate import (
     LossEstimates,
     known_means,
@@ -117,9 +118,9 @@ class DynamicTau:
         require_memory(self.memory)
 
     @property
-    def wants_probe(self) -> bool:
-        """Yes: smoothness, divergence and slope of the loss are measured."""
-        return True
+    def measures(self) -> Measure:
+        """The loss: smoothness, divergence and slope of the loss are measured."""
+        return "loss"
 
     def describe(self, state: DynamicTauState) -> dict[str, float]:
         """The estimates of the loss that the last plan rests on."""

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dynamite_fl.control.controller import Measure
 from dynamite_fl.control.estimate import (
     LossEstimates,
     gradient_variance,
@@ -104,9 +105,9 @@ class Dynamite:
             raise ValueError(f"variant is {self.variant!r}: use one of {get_args(Variant)}")
 
     @property
-    def wants_probe(self) -> bool:
-        """Yes: all estimates of the loss come from probes."""
-        return True
+    def measures(self) -> Measure:
+        """The loss: all estimates of the loss come from probes."""
+        return "loss"
 
     def describe(self, state: DynamiteState) -> dict[str, float]:
         """The estimates of the loss that the last plan rests on."""

@@ -6,6 +6,7 @@ of Deep Networks from Decentralized Data. AISTATS 2017.
 
 from dataclasses import dataclass
 
+from dynamite_fl.control.controller import Measure
 from dynamite_fl.control.rounds import repeated
 from dynamite_fl.control.settings import require_memory, require_whole
 from dynamite_fl.control.system import MEMORY, System, as_fleet, first_guess, update
@@ -36,9 +37,9 @@ class FedAvg:
         require_memory(self.memory)
 
     @property
-    def wants_probe(self) -> bool:
-        """No: nothing depends on the loss."""
-        return False
+    def measures(self) -> Measure:
+        """Nothing: nothing depends on the loss."""
+        return "nothing"
 
     def describe(self, state: System) -> dict[str, float]:  # noqa: ARG002  a controller takes it
         """Nothing: it learns nothing of the loss."""

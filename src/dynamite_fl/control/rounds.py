@@ -10,7 +10,7 @@ from dynamite_fl.plan.infeasible import Infeasible, require_room
 from dynamite_fl.plan.problem import round_cost, round_seconds
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, LossGeometry, Plan
 
-_NOT_KNOWN = LossGeometry(
+NOT_KNOWN = LossGeometry(
     learning_rate=1.0,
     quadratic_bound=0.0,
     smoothness=0.0,
@@ -45,7 +45,7 @@ def repeated(fleet: Fleet, limits: Limits, local_steps: int, batch_sizes: ArrayL
     return fixed_plan(
         fleet,
         limits,
-        _NOT_KNOWN,
+        NOT_KNOWN,
         _no_bound,
         local_steps=min(local_steps, limits.max_local_steps),
         batch_size=capped(fleet, batch_sizes),

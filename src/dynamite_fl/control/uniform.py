@@ -6,6 +6,7 @@ steps.
 
 from dataclasses import dataclass
 
+from dynamite_fl.control.controller import Measure
 from dynamite_fl.control.rounds import largest_batch, repeated
 from dynamite_fl.control.settings import require_memory, require_whole
 from dynamite_fl.control.system import MEMORY, System, as_fleet, first_guess, update
@@ -41,9 +42,9 @@ class Uniform:
         require_memory(self.memory)
 
     @property
-    def wants_probe(self) -> bool:
-        """No: nothing depends on the loss."""
-        return False
+    def measures(self) -> Measure:
+        """Nothing: nothing depends on the loss."""
+        return "nothing"
 
     def describe(self, state: UniformState) -> dict[str, float]:  # noqa: ARG002  a controller takes it
         """Nothing: it learns nothing of the loss."""

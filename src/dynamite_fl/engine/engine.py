@@ -7,6 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from dynamite_fl.client.client import ClientState
+from dynamite_fl.client.path import Path
 from dynamite_fl.records import Fleet, IntArray, Plan
 from dynamite_fl.reports import RoundReport
 
@@ -22,6 +23,7 @@ class RoundOrder:
         cohort: Who takes part, as places in the fleet.
         probe: Whether clients measure the loss.
         remember: Whether clients keep what a later probe compares with.
+        path: Whether clients measure the path of their local steps.
         begins: Seconds since training began.
         seconds_left: Who takes longer than this is absent.
     """
@@ -32,6 +34,7 @@ class RoundOrder:
     cohort: IntArray
     probe: bool
     remember: bool
+    path: bool
     begins: float
     seconds_left: float
 
@@ -43,6 +46,7 @@ class RoundOutcome:
     Attributes:
         report: For the controller.
         updates: The present clients' local models, in the cohort's order.
+        paths: What their local steps showed, likewise; empty if nobody asked.
         seconds: How long the round took.
         samples: How many samples were computed on, those of absent clients included.
         sent_bytes: How much was sent, both ways.
@@ -50,6 +54,7 @@ class RoundOutcome:
 
     report: RoundReport
     updates: list[Tensor]
+    paths: list[Path]
     seconds: float
     samples: int
     sent_bytes: int

@@ -15,11 +15,11 @@ from dynamite_fl.engine.average import average, sound
 from dynamite_fl.engine.cohort import Selection, draw_cohort
 from dynamite_fl.engine.engine import Engine, Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.engine.ledger import Ledger
+from dynamite_fl.engine.path import with_path
+from dynamite_fl.engine.traffic import GRADIENT, sketch_traffic, traffic
 from dynamite_fl.plan.infeasible import Infeasible
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
 from dynamite_fl.reports import RoundReport
-
-GRADIENT_TRAFFIC = 0.5  # a gradient beside a model that comes and goes: half as much again
 
 
 class Diverged(ValueError):  # noqa: N818  it says what the training did
@@ -137,11 +137,11 @@ def play(training: Training, progress: Progress) -> tuple[Progress, Round | None
     # 2. The engine plays it.
     outcome = training.engine.play(order)
     # 3. Local models are averaged by their samples; unsound ones are refused.
-    weights, refused = _average(progress.weights, outcome)
+    weights, outcome, refused = _average(progress.weights, outcome)
     if refused and refused == len(outcome.updates):
         raise Diverged(order.round_index, refused)
     # 4. All work and traffic is charged.
-    cost = _cost(training, outcome.samples, outcome.report.probe is not None)
+    cost = _cost(training, outcome.samples, order)
     ledger = progress.ledger.charge(
         seconds=outcome.seconds,
         cost=cost,
@@ -159,7 +159,8 @@ def play(training: Training, progress: Progress) -> tuple[Progress, Round | None
 def _affordable(training: Training, progress: Progress) -> RoundOrder | None:
     """The next round's order, without a probe if that is too dear; None if all is."""
     index = progress.ledger.rounds + 1
-    due = training.controller.wants_probe and index % training.schedule.probe_every == 0
+    measures = training.controller.measures
+    due = measures == "loss" and index % training.schedule.probe_every == 0
     for probe in (True, False) if due else (False,):
         order = RoundOrder(
             round_index=index,
@@ -167,30 +168,37 @@ def _affordable(training: Training, progress: Progress) -> RoundOrder | None:
             plan=progress.plan,
             cohort=progress.cohort,
             probe=probe,
-            remember=training.controller.wants_probe,
+            remember=measures == "loss",
+            path=measures == "path",
             begins=progress.ledger.seconds,
             seconds_left=training.limits.deadline - progress.ledger.seconds,
         )
-        cost = _cost(training, training.engine.samples_of(order), probe)
+        cost = _cost(training, training.engine.samples_of(order), order)
         if progress.ledger.keeps(training.limits, cost=cost):
             return order
     return None
 
 
-def _cost(training: Training, samples: int, probe: bool) -> float:
-    traffic = 1 + GRADIENT_TRAFFIC * (probe and not training.schedule.free_probes)
+def _cost(training: Training, samples: int, order: RoundOrder) -> float:
+    sent = 1.0 if training.schedule.free_probes else traffic(order)
     limits = training.limits
-    return limits.cost_per_sample * samples + limits.cost_per_round * traffic
+    return limits.cost_per_sample * samples + limits.cost_per_round * sent
 
 
-def _average(weights: Tensor, outcome: RoundOutcome) -> tuple[Tensor, int]:
-    """The new global model, the old one if nobody came, and how many were refused."""
+def _average(weights: Tensor, outcome: RoundOutcome) -> tuple[Tensor, RoundOutcome, int]:
+    """The new global model, the old one if nobody came; what it shows; and how many were refused.
+
+    The path of the local steps is that of those who were averaged.
+    """
     samples = outcome.report.samples[outcome.report.present]
     fine = np.array([sound(update, weights) for update in outcome.updates], dtype=bool)
     if not fine.any():
-        return weights, fine.size
+        return weights, outcome, fine.size
     kept = [update for update, ok in zip(outcome.updates, fine, strict=True) if ok]
-    return average(kept, samples[fine]), int((~fine).sum())
+    after = average(kept, samples[fine])
+    if outcome.paths:
+        outcome = replace(outcome, report=with_path(outcome, fine, weights - after))
+    return after, outcome, int((~fine).sum())
 
 
 def _next(training: Training, progress: Progress, outcome: RoundOutcome) -> Progress:
@@ -221,9 +229,11 @@ def _last_reported(samples: FloatArray, report: RoundReport) -> FloatArray:
 
 def _as_planned(training: Training, limits: Limits) -> Limits:
     """Limits as a controller should see them: its probes make rounds dearer."""
-    if not training.controller.wants_probe or training.schedule.free_probes:
+    measures, every = training.controller.measures, training.schedule.probe_every
+    if measures == "nothing" or training.schedule.free_probes:
         return limits
-    dearer = 1 + GRADIENT_TRAFFIC / training.schedule.probe_every
+    d = training.engine.first_weights().numel()
+    dearer = 1 + (GRADIENT / every if measures == "loss" else sketch_traffic(d))
     return replace(limits, cost_per_round=limits.cost_per_round * dearer)
 
 

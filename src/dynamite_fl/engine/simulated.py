@@ -20,6 +20,7 @@ from dynamite_fl.engine.engine import Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.engine.evaluate import arrived_sample, evaluate
 from dynamite_fl.engine.pool import Pool, is_stub
 from dynamite_fl.engine.timing import Timing, round_timing
+from dynamite_fl.engine.traffic import traffic
 from dynamite_fl.plan.problem import BoolArray
 from dynamite_fl.records import Fleet, FloatArray, IntArray
 from dynamite_fl.reports import Probe, RoundReport
@@ -152,6 +153,7 @@ class SimulatedEngine:
         return RoundOutcome(
             report=self._report(order, kept, timing, present),
             updates=[reply.weights for reply in kept if reply is not None],
+            paths=[reply.path for reply in kept if reply is not None and reply.path is not None],
             seconds=self._round_seconds(order, timing),
             samples=math.ceil((timing.done * planned).sum()),
             sent_bytes=int((timing.done > 0).sum() * self._bytes(order)),
@@ -163,7 +165,7 @@ class SimulatedEngine:
         return 2.0 * self.model.first_weights.numel() * self.model.first_weights.element_size()
 
     def _bytes(self, order: RoundOrder) -> float:
-        return self._model_bytes * (1.5 if order.probe else 1.0)
+        return self._model_bytes * traffic(order)
 
     def _surplus(self, order: RoundOrder) -> FloatArray:
         """By how many samples the first batch of a probe, the last one's, is larger."""
@@ -215,6 +217,7 @@ class SimulatedEngine:
                 learning_rate=self.learning_rate,
                 probe=order.probe,
                 remember=order.remember,
+                path=order.path,
             )
             for client, size in zip(order.cohort[there], order.plan.batch_sizes[there], strict=True)
         ]

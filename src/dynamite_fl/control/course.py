@@ -1,0 +1,104 @@
+"""What do local steps bring? Read off the path that the model takes.
+
+A round's local steps have a head, their first half, and a tail, their second half. Where the next
+round sets out, its own head says which way the loss falls. So the inner product of a head with the
+head before it is what a step in the first half of a round gained, and with the tail before it what
+a step in the second half still gained: little where clients run apart, less than nothing where
+they run past each other. Rounds draw their batches independently, so noise does not look like
+gain.
+
+What the t-th of tau steps gains is taken as a line through both.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dynamite_fl.records import FloatArray
+from dynamite_fl.reports import PathReport
+
+_MEMORY = 0.8  # what a round counts one round later
+_HEAD, _TAIL = 0.25, 0.75  # where the middles of head and tail are on the way
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What the path of the model has shown so far; the newest rounds count most.
+
+    Attributes:
+        head: Mean gradient of the last heads, (m,).
+        tail: The same of the last tails, (m,).
+        local_steps: Of how many local steps they are.
+        path_weight: Of these means; 0 before the first round.
+        slope: Mean gain of a step in a head, for a learning rate of 1: the squared norm of the
+            global gradient, without noise.
+        tail_slope: The same of a step in a tail.
+        spread: Variance of single rounds' slopes around their mean.
+        weight: Of these means; 0 before the second round.
+    """
+
+    head: FloatArray
+    tail: FloatArray
+    local_steps: float = 1.0
+    path_weight: float = 0.0
+    slope: float = 0.0
+    tail_slope: float = 0.0
+    spread: float = 0.0
+    weight: float = 0.0
+
+    @property
+    def error(self) -> float:
+        """Standard error of the slope; before it can be told, all of it."""
+        return math.sqrt(self.spread / self.weight) if self.weight > 1 else abs(self.slope)
+
+    @property
+    def persistence(self) -> float:
+        """What a step in a tail gains of what one in a head does, from -1 to 1."""
+        least = max(self.error / 2, np.finfo(float).tiny)  # less than this cannot be told
+        return float(np.clip(self.tail_slope / max(self.slope, least), -1.0, 1.0))
+
+
+NO_COURSE = Course(np.zeros(0), np.zeros(0))
+
+
+def follow(course: Course, path: PathReport, local_steps: int, learning_rate: float) -> Course:
+    """The course after one round more."""
+    head, tail = path.head / learning_rate, path.tail / learning_rate
+    if course.path_weight == 0:
+        return Course(head, tail, float(local_steps), 1.0)
+    path_weight, weight = _MEMORY * course.path_weight + 1, _MEMORY * course.weight + 1
+    slope = float(head @ course.head)
+    tail_slope = float(head @ course.tail)
+    off = slope - course.slope
+    return Course(
+        head=course.head + (head - course.head) / path_weight,
+        tail=course.tail + (tail - course.tail) / path_weight,
+        local_steps=course.local_steps + (local_steps - course.local_steps) / path_weight,
+        path_weight=path_weight,
+        slope=course.slope + off / weight,
+        tail_slope=course.tail_slope + (tail_slope - course.tail_slope) / weight,
+        spread=(1 - 1 / weight) * (course.spread + off**2 / weight),
+        weight=weight,
+    )
+
+
+def progress(course: Course, local_steps: ArrayLike) -> FloatArray:
+    """By how much a round of so many local steps lowers the loss, for a learning rate of 1.
+
+    The slope is taken as large as it may well be, its mean and a standard error: what is not
+    known yet should be tried.
+
+    Example:
+        A step in the first half gains 1, one in the second half loses 1: halfway it is nothing.
+
+        >>> course = Course(np.ones(1), np.ones(1), 8.0, 1.0, 1.0, -1.0, 0.0, 9.0)
+        >>> progress(course, [2, 4, 8])
+        array([3., 4., 0.])
+    """
+    share = np.asarray(local_steps, dtype=np.float64) / course.local_steps
+    q = course.persistence if course.local_steps > 1 else 1.0  # a single step has no tail
+    fall = (1 - q) / (_TAIL - q * _HEAD)
+    start = (max(course.slope, 0.0) + course.error) / (1 - fall * _HEAD)
+    return np.asarray(start * course.local_steps * (share - fall * share**2 / 2))

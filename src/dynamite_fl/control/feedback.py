@@ -1,0 +1,154 @@
+"""DYNAMITE with feedback: what the rounds gained decides, not a bound on it.
+
+The paper's bound counts every client's drift as harm and every gradient as progress, and is wrong
+by factors that its constants hide. Here the gain of a round of any local steps comes from the path
+that the model took (``course.py``), the harm of small batches from how much gradients vary, and
+the exact planner weighs both against time and money.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dynamite_fl.control.controller import Measure
+from dynamite_fl.control.course import NO_COURSE, Course, follow, progress
+from dynamite_fl.control.rounds import NOT_KNOWN, repeated, within
+from dynamite_fl.control.settings import require_memory, require_positive
+from dynamite_fl.control.system import MEMORY, System, as_fleet, filled, first_guess, update
+from dynamite_fl.plan.cooptfl import cooptimize
+from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, LossGeometry, Plan
+from dynamite_fl.reports import RoundReport
+
+_FIRST_STEPS = 2  # so that the first round has a tail
+_LONGEST_STEP = 2.0  # how many times the usual local steps are looked at
+_FEWER = 0.85  # the rounds that are looked at next, as a part of the last
+_VARIANCE_MEMORY = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class FeedbackState:
+    """What it has learned.
+
+    Attributes:
+        system: Of the clients' speeds.
+        course: Of what local steps gain.
+        gradient_variance: M_i of every client, NaN before it was measured, (n,).
+        rounds: How many rounds the last plan was for.
+    """
+
+    system: System
+    course: Course
+    gradient_variance: FloatArray
+    rounds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feedback:
+    """The local steps, batch sizes and rounds that gain most with what remains.
+
+    The rest of the training is planned as if all its rounds were alike: n rounds gain n times what
+    one of them does, and end with the noise of their batches in the model, which costs
+    eta/4 sum_i (D_i/D)^2 M_i/s_i (docs/control.md). While many rounds remain, their gain weighs
+    more; towards the end, noise does, and batches grow. Local steps at most double what they
+    lately were. Given rounds are a limit: fewer are planned where that gains more.
+
+    Attributes:
+        learning_rate: eta.
+        memory: What a measured time counts one round later.
+    """
+
+    learning_rate: float
+    memory: float = MEMORY
+
+    def __post_init__(self) -> None:
+        require_positive("learning_rate", self.learning_rate)
+        require_memory(self.memory)
+
+    @property
+    def measures(self) -> Measure:
+        """The path of the local steps."""
+        return "path"
+
+    def describe(self, state: FeedbackState) -> dict[str, float]:
+        """The gain of a local step, and what it rests on."""
+        if state.course.weight == 0:
+            return {}
+        measured = state.gradient_variance[np.isfinite(state.gradient_variance)]
+        return {
+            "gain": self.learning_rate * state.course.slope,
+            "persistence": state.course.persistence,
+            "gradient_variance": float(measured.mean()) if measured.size else math.nan,
+        }
+
+    def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, FeedbackState]:
+        """Few local steps, on batches as large as they may be."""
+        unknown = np.full(len(fleet), np.nan)
+        state = FeedbackState(first_guess(fleet), NO_COURSE, unknown, 0)
+        guess = as_fleet(state.system, cohort, name=fleet.name)
+        plan = self._plan(guess, limits, state)
+        return plan, replace(state, rounds=plan.rounds)
+
+    def adapt(
+        self, report: RoundReport, remaining: Limits, cohort: IntArray, state: FeedbackState
+    ) -> tuple[Plan, FeedbackState]:
+        """The best next round by what is now known."""
+        state = replace(state, system=update(state.system, report, self.memory))
+        if report.path is not None:
+            state = replace(
+                state,
+                course=follow(state.course, report.path, report.local_steps, self.learning_rate),
+                gradient_variance=_varied(state.gradient_variance, report),
+            )
+        measured = np.isfinite(state.gradient_variance)
+        variance = filled(np.where(measured, state.gradient_variance, 1.0), measured)
+        plan = self._plan(as_fleet(state.system, cohort, variance), remaining, state)
+        return plan, replace(state, rounds=plan.rounds)
+
+    def _plan(self, fleet: Fleet, limits: Limits, state: FeedbackState) -> Plan:
+        """The best of fewer and fewer rounds, as long as they get better."""
+        limits = within(fleet, limits)
+        rounds = limits.rounds
+        if rounds is None:
+            most = repeated(fleet, limits, 1, 1).rounds
+            rounds = min(most, 2 * state.rounds) if state.rounds else most
+        best = self._best(fleet, replace(limits, rounds=rounds), state.course)
+        while rounds > 1:
+            rounds = min(math.ceil(_FEWER * rounds), rounds - 1)
+            plan = self._best(fleet, replace(limits, rounds=rounds), state.course)
+            if plan.bound >= best.bound:
+                break
+            best = plan
+        return best
+
+    def _best(self, fleet: Fleet, limits: Limits, course: Course) -> Plan:
+        """The plan for these rounds after which the loss is least."""
+        unseen = course.weight == 0
+        most = _FIRST_STEPS if unseen else math.ceil(_LONGEST_STEP * course.local_steps)
+
+        def loss_after(
+            geometry: LossGeometry,  # noqa: ARG001  what an objective takes
+            rounds: ArrayLike,
+            local_steps: ArrayLike,
+            gradient_noise: ArrayLike,
+        ) -> FloatArray:
+            steps = np.asarray(local_steps)
+            gain = steps if unseen else self.learning_rate * progress(course, steps)
+            left = self.learning_rate / 4 * np.asarray(gradient_noise)
+            return np.where(steps > most, np.inf, left - np.asarray(rounds) * gain)
+
+        return cooptimize(fleet, limits, NOT_KNOWN, loss_after)
+
+
+def _varied(variance: FloatArray, report: RoundReport) -> FloatArray:
+    """M_i with what a round showed of it."""
+    if report.path is None:
+        return variance
+    found = report.path.gradient_variance
+    seen = np.isfinite(found)
+    rows = report.clients[seen]
+    known = np.where(np.isfinite(variance[rows]), variance[rows], found[seen])
+    changed = variance.copy()
+    changed[rows] = _VARIANCE_MEMORY * known + (1 - _VARIANCE_MEMORY) * found[seen]
+    return changed

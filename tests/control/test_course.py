@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from dynamite_fl.control.course import NO_COURSE, Course, follow, progress
+from dynamite_fl.records import FloatArray
+from dynamite_fl.reports import PathReport
+
+RATE = 0.1
+
+
+def path(head: list[float], tail: list[float]) -> PathReport:
+    return PathReport(RATE * np.array(head), RATE * np.array(tail), np.ones(1))
+
+
+def test_gains_by_hand() -> None:
+    """Head (1, 0) and tail (0.5, 0), then head (2, 1): its products with them are 2 and 1."""
+    course = follow(NO_COURSE, path([1, 0], [0.5, 0]), 4, RATE)
+    assert course.weight == 0  # nothing to compare with yet
+    course = follow(course, path([2, 1], [0, 0]), 4, RATE)
+    assert course.slope == pytest.approx(2.0)
+    assert course.tail_slope == pytest.approx(1.0)
+    assert course.persistence == pytest.approx(0.5)
+
+
+def gain_of_quadratic(steps: int, curvature: FloatArray, start: FloatArray) -> float:
+    after = start * (1 - RATE * curvature) ** steps
+    return float((curvature * (start**2 - after**2)).sum() / 2)
+
+
+def quadratic_course(steps: int, curvature: FloatArray, rounds: int) -> tuple[Course, FloatArray]:
+    """Gradient descent on sum_j c_j x_j^2 / 2, without noise, as its path shows it."""
+    course, x = NO_COURSE, np.ones(curvature.size)
+    for _ in range(rounds):
+        way = [x * (1 - RATE * curvature) ** step for step in range(steps + 1)]
+        first = (steps + 1) // 2
+        head = (way[0] - way[first]) / first
+        tail = (way[first] - way[-1]) / max(steps - first, 1) if steps > first else head
+        course = follow(course, PathReport(head, tail, np.ones(1)), steps, RATE)
+        x = way[-1]
+    return course, x
+
+
+@pytest.mark.parametrize("steps", [1, 2, 8])
+def test_the_progress_of_gradient_descent_is_foreseen(steps: int) -> None:
+    """On a quadratic the next round's true gain, from slow progress that hardly changes."""
+    curvature = np.array([0.01, 0.005, 0.002])
+    course, x = quadratic_course(steps, curvature, rounds=6)
+    true = gain_of_quadratic(steps, curvature, x)
+    assert RATE * float(progress(course, steps)) == pytest.approx(true, rel=0.08)
+
+
+def test_steps_that_go_on_gaining_should_be_more_and_steps_that_lose_fewer() -> None:
+    steps = np.arange(1, 33)
+    for tail, best in ((1.0, 32), (1 / 3, 16), (-1.0, 8)):
+        course = Course(np.ones(1), np.ones(1), 16.0, 1.0, 1.0, tail, 0.0, 9.0)
+        assert steps[np.argmax(progress(course, steps))] == best
+
+
+def test_noise_is_not_gain() -> None:
+    """Heads of nothing but independent noise: the slope stays within its error."""
+    random = np.random.default_rng(0)
+    course = NO_COURSE
+    for _ in range(200):
+        head, tail = random.standard_normal((2, 50))
+        course = follow(course, PathReport(head, tail, np.ones(1)), 10, 1.0)
+    assert abs(course.slope) < 4 * course.error
+    assert course.slope < 0.2 * 50  # of the noise's own squared norm

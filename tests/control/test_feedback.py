@@ -1,0 +1,75 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dynamite_fl import Fleet, Limits, Plan
+from dynamite_fl.control.course import Course
+from dynamite_fl.control.feedback import Feedback, FeedbackState
+from dynamite_fl.control.system import first_guess
+from dynamite_fl.reports import PathReport, RoundReport
+
+FLEET = Fleet(
+    samples=[500, 500], gradient_variance=4, samples_per_second=[100, 200], comm_seconds=0.1
+)
+LIMITS = Limits(rounds=100, deadline=1e4, budget=900, cost_per_sample=0.05, cost_per_round=1)
+BOTH = np.array([0, 1])
+CONTROL = Feedback(learning_rate=0.1)
+
+
+def state(slope: float, tail: float, steps: float = 8.0) -> FeedbackState:
+    course = Course(np.ones(1), np.ones(1), steps, 1.0, slope, tail, 0.0, 9.0)
+    return FeedbackState(first_guess(FLEET), course, np.array([4.0, 4.0]), 100)
+
+
+def plan_of(given: FeedbackState, limits: Limits = LIMITS) -> Plan:
+    return CONTROL._plan(FLEET, limits, given)
+
+
+def test_the_first_round_has_two_steps_on_all_that_fits() -> None:
+    """Of 900, 100 rounds leave 8 each for samples: 160 of them, 80 a step, 40 a client."""
+    plan, _ = CONTROL.start(FLEET, LIMITS, BOTH)
+    assert (plan.local_steps, plan.batch_sizes.tolist()) == (2, [40, 40])
+
+
+def test_local_steps_double_at_most_and_halve_where_they_lose() -> None:
+    assert plan_of(state(1.0, 1.0)).local_steps == 16
+    assert plan_of(state(1.0, -1.0)).local_steps == 4
+
+
+def test_towards_the_end_noise_weighs_more() -> None:
+    """With little to gain: many rounds want steps, the last one large batches."""
+    given = state(0.002, 0.002)
+    many = plan_of(given)
+    last = plan_of(given, replace(LIMITS, rounds=1, budget=9))
+    assert last.local_steps < many.local_steps
+    assert last.batch_sizes.sum() > many.batch_sizes.sum()
+
+
+def test_fewer_rounds_where_they_gain_more() -> None:
+    """When rounds are dear beside samples, and every step gains: longer rounds, not all."""
+    dear = Limits(rounds=100, deadline=1e4, budget=300, cost_per_sample=0.05, cost_per_round=2)
+    assert plan_of(state(1.0, 1.0), dear).rounds < 100
+    assert plan_of(state(1.0, 1.0), replace(dear, rounds=None)).rounds < 100
+
+
+def test_what_a_round_shows_of_gradients_is_averaged() -> None:
+    report = RoundReport(
+        round_index=1,
+        clients=BOTH,
+        local_steps=2,
+        batch_sizes=np.array([9, 9]),
+        present=np.array([True, True]),
+        samples=np.array([500.0, 500.0]),
+        step_seconds=np.array([0.1, 0.1]),
+        comm_seconds=np.array([0.1, 0.1]),
+        probe=None,
+        path=PathReport(np.ones(1), np.ones(1), np.array([14.0, np.nan])),
+    )
+    _, after = CONTROL.adapt(report, LIMITS, BOTH, state(1.0, 1.0))
+    assert after.gradient_variance.tolist() == pytest.approx([5.0, 4.0])  # 0.9 * 4 + 0.1 * 14
+
+
+def test_wrong_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="learning_rate"):
+        Feedback(learning_rate=0.0)
