@@ -13,8 +13,9 @@ from dynamite_fl.client.probe import Figures, Memory, gradient_variance, measure
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import Buffer
 
-# From a round and the buffer before it to the buffer when it begins, and its rows that are new.
-Receive = Callable[[int, Buffer | None], tuple[Buffer, IntArray]]
+# From a round, the buffer before it and rows outside it that are still needed, to the buffer when
+# the round begins and its rows that are new.
+Receive = Callable[[int, Buffer | None, IntArray], tuple[Buffer, IntArray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +162,8 @@ class Client:
         """The state when the round begins, with what has arrived."""
         if self.receive is None:
             return state, News(self.indices[:0], 0.0)
-        buffer, fresh = self.receive(order.round_index, state.buffer)
+        needed = self.indices[:0] if state.memory is None else state.memory.batch
+        buffer, fresh = self.receive(order.round_index, state.buffer, needed)
         before = 0 if state.buffer is None else state.buffer.seen
         share = (buffer.seen - before) / max(buffer.seen, 1)
         return replace(state, buffer=buffer), News(fresh, share)
@@ -202,7 +204,7 @@ class Client:
             kept = ClientState(buffer=state.buffer)
             return Reply(steps.weights, samples, None, None, None, 0, kept)
         if not order.probe:
-            kept = replace(state, memory=steps.memory)
+            kept = replace(state, memory=_since_the_last_probe(state.memory, steps.memory))
             return Reply(steps.weights, samples, None, None, None, 0, kept)
         loss = steps.memory.first_loss
         figures, compared = None, 0
@@ -254,3 +256,11 @@ class Client:
     def _samples(self, rows: IntArray) -> tuple[Tensor, Tensor]:
         where = torch.from_numpy(rows)
         return self.inputs[where], self.targets[where]
+
+
+def _since_the_last_probe(before: Memory | None, now: Memory) -> Memory:
+    """What to keep of a round without probe: the loss is to be compared with the last probe's.
+
+    Else a rise in the rounds between two probes would go unseen.
+    """
+    return now if before is None else replace(now, first_loss=before.first_loss)

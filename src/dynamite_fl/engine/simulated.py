@@ -10,7 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dynamite_fl.client.client import Client, ClientState, Order, ProbeSettings, Reply
+from dynamite_fl.client.client import (
+    Client,
+    ClientState,
+    Order,
+    ProbeSettings,
+    Receive,
+    Reply,
+)
 from dynamite_fl.client.flat import FlatModel
 from dynamite_fl.client.probe import Figures
 from dynamite_fl.client.stacked import linear_layer, play_stacked
@@ -254,8 +261,15 @@ class SimulatedEngine:
             indices=self.partition.indices(client),
             seed=self.seed,
             settings=self.settings,
-            receive=None if self.streams is None else partial(self.streams.receive, client),
+            receive=self._receive(client),
         )
+
+    def _receive(self, client: int) -> Receive | None:
+        """What has arrived at a client; rows of the data stay where they are, needed or not."""
+        if self.streams is None:
+            return None
+        receive = partial(self.streams.receive, client)
+        return lambda round_index, buffer, _: receive(round_index, buffer)
 
     def _report(
         self,
