@@ -18,6 +18,10 @@ from dynamite_fl.stream.buffer import Buffer
 Receive = Callable[[int, Buffer | None, IntArray], tuple[Buffer, IntArray]]
 
 
+class NoSampleYet(ValueError):  # noqa: N818  it says what is the matter
+    """Nothing has arrived that a client could learn from: it cannot take part in a round."""
+
+
 @dataclass(frozen=True, eq=False)
 class Order:
     """What the server asks of a client.
@@ -159,13 +163,19 @@ class Client:
         return self.reply(order, state, news, steps, variance)
 
     def with_arrivals(self, order: Order, state: ClientState) -> tuple[ClientState, News]:
-        """The state when the round begins, with what has arrived."""
+        """The state when the round begins, with what has arrived.
+
+        Raises:
+            NoSampleYet: There is nothing to learn from.
+        """
         if self.receive is None:
             return state, News(self.indices[:0], 0.0)
         needed = self.indices[:0] if state.memory is None else state.memory.batch
         buffer, fresh = self.receive(order.round_index, state.buffer, needed)
+        if not buffer.rows.size:
+            raise NoSampleYet(f"client {order.client} has no sample in round {order.round_index}")
         before = 0 if state.buffer is None else state.buffer.seen
-        share = (buffer.seen - before) / max(buffer.seen, 1)
+        share = (buffer.seen - before) / buffer.seen
         return replace(state, buffer=buffer), News(fresh, share)
 
     def rows(self, state: ClientState) -> IntArray:
