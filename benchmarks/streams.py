@@ -5,9 +5,8 @@
 Softmax regression on 20 machines (vm20), to all of which all data can come (Wang's case 3). The
 paper's streams at a fifth: 240 rounds, in the last of which all has arrived. FedAvg's default takes
 about 250 s and costs 768. Cost-bound limits are 1.04 times that cost and 1.6 times that time;
-time-bound ones are about twice the cost and two thirds of the time. Dynamic-tau counts the rounds
-as a third resource: without that it plays few long ones, and most of a stream, which comes by
-rounds, never reaches it. Finished runs are kept, so that the command can be repeated. It prints
+time-bound ones are about twice the cost and two thirds of the time. Dynamic-tau may count the
+rounds as a third resource. Finished runs are kept, so that the command can be repeated. It prints
 tables in Markdown.
 """
 

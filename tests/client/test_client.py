@@ -130,6 +130,26 @@ def test_the_probe_reuses_the_last_batch() -> None:
     assert reply.state.memory.batch.tolist() == state.memory.batch.tolist()
 
 
+def test_at_one_local_step_a_batch_is_used_for_two_rounds_and_no_more() -> None:
+    """Else the client would learn from these samples alone, and from none that arrive."""
+    client = client_of([0, 1])
+    one = replace(ORDER, batch_size=1, local_steps=1)
+    state, used, told = ClientState(), [], []
+    for k in range(1, 41):
+        reply = client.play(replace(one, round_index=k, weights=torch.tensor([k / 10, 0.0])), state)
+        state = reply.state
+        assert state.memory is not None
+        used.append(int(state.memory.batch[0]))
+        told.append(reply.figures is not None)
+    assert told == [False, True] * 20
+    assert used[::2] == used[1::2]
+    assert set(used[::2]) == {0, 1}
+    # With more local steps again, the batch that was worn is compared with, and a new one kept.
+    reply = client.play(replace(ORDER, round_index=41, batch_size=1), state)
+    assert reply.figures is not None
+    assert not reply.state.worn
+
+
 def test_a_batch_is_never_larger_than_the_data() -> None:
     reply = client_of([1]).play(replace(ORDER, batch_size=60), ClientState())
     # Its one sample's gradient is 4 w2 - 4: from 0 a step of 0.5 leads to 2, and from there back.

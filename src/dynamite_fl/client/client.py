@@ -49,11 +49,29 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class ClientState:
-    """What a client carries from round to round; all of it is data."""
+    """What a client carries from round to round; all of it is data.
+
+    Attributes:
+        memory: What a later probe compares with.
+        gradient_variance: M_i as last measured.
+        buffer: What is stored, where samples stream in.
+        worn: Whether the memory's batch was used in two rounds already.
+    """
 
     memory: Memory | None = None
     gradient_variance: float | None = None
     buffer: Buffer | None = None
+    worn: bool = False
+
+
+def compared_with(state: ClientState, *, probe: bool, local_steps: int) -> Memory | None:
+    """What a probe of this round compares with, whose batch is then the round's first.
+
+    With one local step that batch would be the last again, and so on: as long as there is one local
+    step, no other sample would be learned from. So it is used for two rounds, and the third does
+    without figures.
+    """
+    return None if not probe or (state.worn and local_steps == 1) else state.memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,13 +201,14 @@ class Client:
         return self.indices if state.buffer is None else state.buffer.rows
 
     def batches(self, order: Order, state: ClientState) -> list[IntArray]:
-        """A batch for each local step; the first is the last of the round before, if probed."""
+        """A batch for each local step; the first is that of what a probe compares with."""
         rows = self.rows(state)
         sizes = [min(order.batch_size, rows.size)] * order.local_steps
         random = generator(self.seed, order.client, order.round_index, BATCHES)
         batches = [rows[places] for places in draw(random, rows.size, sizes)]
-        if order.probe and state.memory is not None:
-            batches[0] = state.memory.batch
+        memory = compared_with(state, probe=order.probe, local_steps=order.local_steps)
+        if memory is not None:
+            batches[0] = memory.batch
         return batches
 
     def reply(
@@ -214,18 +233,21 @@ class Client:
             kept = ClientState(buffer=state.buffer)
             return Reply(steps.weights, samples, None, None, None, 0, kept)
         if not order.probe:
-            kept = replace(state, memory=_since_the_last_probe(state.memory, steps.memory))
+            memory = _since_the_last_probe(state.memory, steps.memory)
+            kept = replace(state, memory=memory, worn=False)
             return Reply(steps.weights, samples, None, None, None, 0, kept)
         loss = steps.memory.first_loss
         figures, compared = None, 0
-        if state.memory is not None and steps.gradient is not None:
+        before = compared_with(state, probe=order.probe, local_steps=order.local_steps)
+        if before is not None and steps.gradient is not None:
             drift, compared = self._drift(order, news, loss)
-            figures = measure(state.memory, order.weights, loss, steps.gradient, drift)
+            figures = measure(before, order.weights, loss, steps.gradient, drift)
             loss += 0.0 if math.isnan(drift) else drift
         found, measured = state.gradient_variance, 0
         sample = self._variance_sample(order, state, loss)
         if sample is not None:
             found, measured = variance(sample), sample.size
+        worn = before is not None and order.local_steps == 1
         return Reply(
             weights=steps.weights,
             samples=samples,
@@ -233,7 +255,7 @@ class Client:
             gradient=None if figures is None else steps.gradient,
             gradient_variance=found,
             measured_samples=compared + measured,
-            state=ClientState(steps.memory, found, state.buffer),
+            state=ClientState(steps.memory, found, state.buffer, worn),
         )
 
     def _drift(self, order: Order, news: News, loss: float) -> tuple[float, int]:

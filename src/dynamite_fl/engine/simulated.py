@@ -17,6 +17,7 @@ from dynamite_fl.client.client import (
     ProbeSettings,
     Receive,
     Reply,
+    compared_with,
 )
 from dynamite_fl.client.flat import FlatModel
 from dynamite_fl.client.probe import Figures
@@ -174,11 +175,13 @@ class SimulatedEngine:
 
     def _surplus(self, order: RoundOrder) -> FloatArray:
         """By how many samples the first batch of a probe, the last one's, is larger."""
-        states = [self._states.get(int(client)) for client in order.cohort]
+        states = [self._states.get(int(client), ClientState()) for client in order.cohort]
+        steps = order.plan.local_steps
+        memories = [compared_with(each, probe=order.probe, local_steps=steps) for each in states]
         return np.array(
             [
-                state.memory.batch.size - size if state and state.memory else 0.0
-                for state, size in zip(states, order.plan.batch_sizes, strict=True)
+                0.0 if memory is None else float(memory.batch.size - size)
+                for memory, size in zip(memories, order.plan.batch_sizes, strict=True)
             ]
         )
 
