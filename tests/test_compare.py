@@ -51,6 +51,9 @@ evaluate_every = 2
 """
 
 
+SMOOTH = ("--set", 'stream={preset="smooth-c", scale=0.002, every=2, most=1000}')
+
+
 def command(folder: Path, *arguments: str) -> list[str]:
     (folder / "job.toml").write_text(JOB)
     start = [sys.executable, "-c", "from dynamite_fl.cli import main; main()", "compare"]
@@ -137,6 +140,31 @@ def check_row(folder: Path, row: dict[str, Any], target: float) -> None:
         assert row["seconds_to_target"]["mean"] == pytest.approx(statistics.fmean(reached))
 
 
+def test_controllers_and_buffers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each controller with each buffer, all on the same stream; only the buffer differs."""
+    chosen = ("--controllers", "dynamite,fedavg", "--buffers", "reservoir,fifo,unbounded")
+    result = here(tmp_path, monkeypatch, *chosen, *SMOOTH, "--seeds", "2", "--jobs", "1", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    rows = {row["controller"]: row for row in found["controllers"]}
+    assert set(rows) == {
+        f"{name}+{buffer}"
+        for name in ("dynamite", "fedavg")
+        for buffer in ("reservoir", "fifo", "unbounded")
+    }
+    assert found["target_is_mean_of"] == "fedavg+reservoir"
+    for name, row in rows.items():
+        assert row["stream_loss"]["mean"] > 0
+        for run in row["runs"]:
+            worst = min(run["class_accuracy"].values())
+            assert row["worst_class"]["least"] <= worst <= row["worst_class"]["most"]
+            job = load_training_job(tmp_path / run["folder"] / "job.toml")
+            assert job.tables["stream"]["buffer"] == name.partition("+")[2]
+    shown = here(tmp_path, monkeypatch, *chosen, *SMOOTH, "--seeds", "2", "--jobs", "1")
+    assert "worst class" in shown.stdout
+    assert "fedavg+unbounded" in shown.stdout
+
+
 def test_a_failing_run_is_named_and_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +249,9 @@ def test_an_interruption_ends_all_and_says_how_to_go_on(tmp_path: Path) -> None:
     [
         (["--controllers", "dynamit"], "did you mean 'dynamite'?"),
         (["--set", "limits.deadlin=3"], "did you mean deadline?"),
+        (["--buffers", "fifo"], "the job has no [stream]"),
+        (["--buffers", "lifo", *SMOOTH], "--buffers has 'lifo'"),
+        (["--buffers", "fifo", "--hindsight", *SMOOTH], "--hindsight is for one buffer"),
     ],
 )
 def test_what_cannot_be_used_is_refused(

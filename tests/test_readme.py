@@ -3,10 +3,14 @@
 import contextlib
 import io
 import re
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
+from dynamite_fl.engine.simulated import SimulatedEngine
+from dynamite_fl.run_config import load_training_job, make_training
+from dynamite_fl.stream.buffer import Storage
 from tests.test_cli import dynamite
 
 README = Path(__file__).parents[1] / "README.md"
@@ -35,6 +39,17 @@ def test_job_can_be_planned_and_python_agrees(tmp_path: Path) -> None:
     plan = names["plan"]
     assert f"local steps  {plan.local_steps} in" in shown.stdout  # type: ignore[attr-defined]
     assert printed.getvalue().startswith(f"{plan.local_steps} [")  # type: ignore[attr-defined]
+
+
+def test_the_stream_can_be_trained_on(tmp_path: Path) -> None:
+    (stream,) = (block for block in blocks("") if block.startswith("[stream]\n"))
+    embedded = resources.files("dynamite_fl").joinpath("run.toml").read_text()
+    (tmp_path / "job.toml").write_text(f"{embedded}\n{stream}")
+    job = load_training_job(tmp_path / "job.toml", ["limits.rounds=2"])
+    engine = make_training(job).engine
+    assert isinstance(engine, SimulatedEngine)
+    assert engine.streams is not None
+    assert engine.streams.storage == Storage("reservoir", 500)
 
 
 @pytest.mark.parametrize("target", re.findall(r"\]\((?!http)([^)#]+)\)", README.read_text()))

@@ -53,9 +53,16 @@ def test_the_resolved_job_repeats_the_run(tmp_path: Path) -> None:
         assert (folder / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_killed_and_resumed_is_as_if_nothing_had_been(tmp_path: Path, how: signal.Signals) -> None:
-    many = ("--set", "limits.rounds=150", "--set", "task.model=softmax")
+STREAM = ("--set", 'stream={preset="smooth-c", scale=0.01, every=3, size=10, buffer_size=60}')
+
+
+@pytest.mark.parametrize(
+    ("how", "more"), [(signal.SIGKILL, ()), (signal.SIGINT, ()), (signal.SIGKILL, STREAM)]
+)
+def test_killed_and_resumed_is_as_if_nothing_had_been(
+    tmp_path: Path, how: signal.Signals, more: tuple[str, ...]
+) -> None:
+    many = ("--set", "limits.rounds=150", "--set", "task.model=softmax", *more)
     whole = dynamite("run", "--runs", tmp_path, "--name", "whole", *many)
     assert whole.returncode == 0, whole.stderr
     command = [sys.executable, "-c", "from dynamite_fl.cli import main; main()", "run"]
@@ -97,6 +104,23 @@ def test_killed_and_resumed_is_as_if_nothing_had_been(tmp_path: Path, how: signa
         ("training.sead=1", "did you mean seed?"),
         ("limits.dedline=1", "did you mean deadline?"),
         ("task=nowhere:make", "nowhere cannot be imported"),
+        ('stream="burst"', "stream must be a table"),
+        ("stream.preset=smoth-i", "use one of smooth-i, smooth-c, burst, random"),
+        ('stream={preset="burst", scale=2}', "the stream's scale is 2"),
+        ('stream={preset="burst", scale="x"}', "the stream's scale is 'x'"),
+        ("stream.scale=0.5", "set stream.preset too"),
+        ('stream={preset="burst", bufer="fifo"}', "did you mean buffer?"),
+        ('stream={preset="burst", buffer="lifo"}', "use one of reservoir, random, fifo"),
+        ('stream={preset="burst", buffer_size=2.5}', "the buffer's size is 2.5"),
+        ('stream={preset="burst", initial=-1}', "the stream's initial is -1"),
+        ('stream={preset="burst", initial=0, size=0}', "no sample ever arrives"),
+        ('stream={preset="burst", every=3}', "stream.every is not for arrivals 'burst'"),
+        ('stream={preset="burst", spread="x"}', "the stream's spread is 'x'"),
+        ('stream={preset="burst", most=0}', "the stream's most is 0"),
+        ('stream={preset="random", rounds=0}', "the stream's rounds is 0"),
+        ('stream={arrivals="burst", order="iid", initial=1, size=1}', "needs stream.at"),
+        ('stream={arrivals="burst", at=1, order="iid", initial=1, size=1}', "has no size"),
+        ('stream={arrivals="smoth", order="iid", initial=1, size=1}', "use one of smooth, burst"),
     ],
 )
 def test_bad_jobs_end_with_2_and_leave_nothing(tmp_path: Path, change: str, complaint: str) -> None:
@@ -106,6 +130,28 @@ def test_bad_jobs_end_with_2_and_leave_nothing(tmp_path: Path, change: str, comp
     assert complaint in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "a").exists()
+
+
+def test_a_run_on_a_stream_shows_what_it_has_forgotten(tmp_path: Path) -> None:
+    folder = trained(tmp_path, *STREAM)
+    history = read_history(folder / "history.jsonl")
+    last = history.lines[-1]
+    assert set(last["class_accuracy"]) == {str(label) for label in range(10)}
+    assert last["stream_loss"] > 0
+    assert "drift" in last["estimates"]
+    shown = dynamite("show", folder).stdout
+    worst = history.worst_class
+    assert worst is not None
+    assert f"worst class  {worst[0]}, {worst[1]:.1%}" in shown
+    assert f"{last['stream_loss']:.3f} on all that has arrived" in shown
+    assert json.loads(dynamite("show", folder, "--json").stdout)["stream_loss"] > 0
+
+
+def test_random_arrivals_need_to_know_until_when(tmp_path: Path) -> None:
+    open_rounds = ("--set", "limits.rounds=none", "--set", "stream.preset=random")
+    result = CliRunner().invoke(app, ["run", "--runs", str(tmp_path), "--name", "a", *open_rounds])
+    assert result.exit_code == 2
+    assert "random arrivals need stream.rounds" in result.stderr
 
 
 def test_impossible_limits_end_with_3(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class StreamSettings:
         times: In how many portions they arrive, if random.
         rounds: Up to which round they may arrive, if random; without it, the job's rounds.
         spread: How much clients' rates differ, as the deviation of their logarithm.
-        part: How much of its data reaches a client at all.
+        most: How many samples reach a client in all, at most; without it, all of its data.
         buffer: ``reservoir``, ``random``, ``fifo`` or ``unbounded``.
         buffer_size: The most samples that a client stores.
     """
@@ -42,7 +42,7 @@ class StreamSettings:
     times: int | None = None
     rounds: int | None = None
     spread: float = 0.0
-    part: float = 1.0
+    most: int | None = None
     buffer: Policy = "reservoir"
     buffer_size: int | None = None
 
@@ -73,7 +73,7 @@ def make_streams(
     unbounded = settings.buffer == "unbounded"
     return Streams(
         _arrivals(settings, rounds, seed),
-        Orders(pool, labels, settings.order, settings.part, seed),
+        Orders(pool, labels, settings.order, settings.most, seed),
         Storage(settings.buffer, None if unbounded else settings.buffer_size, seed),
     )
 
@@ -89,6 +89,8 @@ def _spelled_out(table: Mapping[str, Any], dataset: str) -> dict[str, Any]:
 
 
 def _arrivals(settings: StreamSettings, rounds: int | None, seed: int) -> Arrivals:
+    if settings.initial == settings.size == 0:
+        raise JobError("no sample ever arrives: set stream.initial or stream.size above 0")
     pattern = _pattern(settings, rounds, seed)
     return Uneven(pattern, settings.spread, seed) if settings.spread else pattern
 
@@ -112,7 +114,7 @@ def _pattern(settings: StreamSettings, rounds: int | None, seed: int) -> Arrival
         return Smooth(**amounts, every=when)
     if settings.arrivals == "burst":
         return Burst(**amounts, at=when)
-    last = settings.rounds or rounds
+    last = rounds if settings.rounds is None else settings.rounds
     if last is None:
         raise JobError("random arrivals need stream.rounds, as limits.rounds is open")
     return Random(**amounts, times=when, rounds=last, seed=seed)

@@ -8,9 +8,19 @@ import torch
 from torch import Tensor, nn
 
 from dynamite_fl.client import stacked
-from dynamite_fl.client.client import Client, ClientState, Order, ProbeSettings, Reply
+from dynamite_fl.client.client import (
+    Client,
+    ClientState,
+    Order,
+    ProbeSettings,
+    Receive,
+    Reply,
+)
 from dynamite_fl.client.flat import FlatModel
 from dynamite_fl.client.stacked import linear_layer, play_stacked
+from dynamite_fl.stream.arrival import Smooth
+from dynamite_fl.stream.buffer import Storage
+from dynamite_fl.stream.streams import Orders, Streams
 from dynamite_fl.task import losses, models
 from dynamite_fl.task.task import Task
 
@@ -122,6 +132,33 @@ def test_replies_are_those_of_each_client_alone(
         measured.append(sum(reply.measured_samples > 0 for reply in expected))
     assert measured[0] == len(clients)
     assert sum(measured[1:]) > 0  # some rose, and were measured anew
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_replies_are_those_of_each_client_alone_where_data_streams(name: str) -> None:
+    """Probed and unprobed rounds, with and without arrivals; client 2 has one sample for good."""
+    clients = make_clients(name, torch.float64)
+    orders_of = Orders(lambda client: clients[client].indices, np.zeros(0, dtype=np.int64), "iid")
+    streams = Streams(Smooth(initial=1, size=9, every=2), orders_of, Storage("reservoir", 20))
+
+    def receive(client: int) -> Receive:
+        return lambda k, buffer, _: streams.receive(client, k, buffer)
+
+    clients = [replace(each, receive=receive(place)) for place, each in enumerate(clients)]
+    weights = clients[0].model.first_weights
+    states = [ClientState() for _ in clients]
+    drifted = 0
+    for round_index, probe in enumerate((True, True, False, True, True, False), start=1):
+        orders = make_orders(weights, round_index, 1 + round_index % 2, [4, 60, 1, 7, 3], probe)
+        orders = [replace(order, remember=True) for order in orders]
+        expected = [c.play(o, s) for c, o, s in zip(clients, orders, states, strict=True)]
+        for ours, theirs in zip(play_stacked(clients, orders, states), expected, strict=True):
+            assert_same(ours, theirs)
+            assert ours.samples == theirs.samples
+            drifted += theirs.figures is not None and theirs.figures.drift != 0
+        states = [reply.state for reply in expected]
+        weights = torch.stack([reply.weights for reply in expected]).mean(0)
+    assert drifted == 4 + 4 - 1  # rounds 2 and 4; the first client has all its nine by round 2
 
 
 def test_without_probe_nothing_is_measured_or_remembered() -> None:

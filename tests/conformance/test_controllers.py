@@ -1,5 +1,6 @@
 """What every controller must do, whatever it is after."""
 
+import math
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,13 @@ import torch
 from dynamite_fl.control.controllers import CONTROLLERS
 from dynamite_fl.engine.loop import Progress, Training, begin, rounds
 from dynamite_fl.engine.run import RunFolder, run, save
-from tests.engine.trainings import training
+from dynamite_fl.engine.simulated import SimulatedEngine
+from dynamite_fl.records import FloatArray, IntArray
+from dynamite_fl.stream.buffer import POLICIES
+from tests.engine.trainings import STREAM, training
 
 every_controller = pytest.mark.parametrize("name", CONTROLLERS)
+every_buffer = pytest.mark.parametrize("buffer", POLICIES)
 
 
 def play(given: Training) -> tuple[Progress, list[Any]]:
@@ -26,7 +31,7 @@ def play(given: Training) -> tuple[Progress, list[Any]]:
             break
         sizes, cohort = each.plan.batch_sizes, each.outcome.report.clients
         assert (sizes >= 1).all()
-        assert (sizes <= given.fleet.at_hand[cohort]).all()
+        assert (sizes <= at_hand(given, cohort, each.ledger.rounds)).all()
         assert 1 <= each.plan.local_steps <= limits.max_local_steps
         assert each.ledger.seconds <= limits.deadline
         assert each.ledger.cost <= limits.budget
@@ -34,6 +39,16 @@ def play(given: Training) -> tuple[Progress, list[Any]]:
     assert progress.ended in ("rounds", "deadline", "budget")
     assert limits.rounds is None or progress.ledger.rounds <= limits.rounds
     return progress, played
+
+
+def at_hand(given: Training, cohort: IntArray, round_index: int) -> FloatArray:
+    """How many samples each has to draw from; one that has none yet counts as if it had one."""
+    assert isinstance(given.engine, SimulatedEngine)
+    streams = given.engine.streams
+    if streams is None:
+        return given.fleet.at_hand[cohort]
+    seen = np.maximum(streams.seen(cohort, round_index), 1)
+    return np.minimum(seen, streams.storage.size or np.inf)
 
 
 @every_controller
@@ -57,15 +72,40 @@ def test_the_same_seed_gives_the_same_bits(name: str) -> None:
 
 
 @every_controller
+@every_buffer
+def test_learns_from_a_stream(name: str, buffer: str) -> None:
+    given = training(name, stream={**STREAM, "order": "iid", "buffer": buffer}, seed=1)
+    _, played = play(given)
+    seen = [each.outcome.report.samples for each in played]
+    assert np.nanmin(seen[-1]) > np.nanmax(seen[0])
+    last = played[-1].evaluation
+    assert last is not None
+    assert last.stream_loss is not None
+    assert last.stream_loss < math.log(10)  # that of ten classes alike, of which one knows nothing
+
+
+@every_controller
 def test_an_interruption_changes_nothing(name: str, tmp_path: Path) -> None:
-    whole = list(run(training(name), RunFolder(tmp_path / "whole")))
+    check_interruption(name, tmp_path, None)
+
+
+@every_controller
+@every_buffer
+def test_an_interruption_amid_a_stream_changes_nothing(
+    name: str, buffer: str, tmp_path: Path
+) -> None:
+    check_interruption(name, tmp_path, {**STREAM, "buffer": buffer})
+
+
+def check_interruption(name: str, tmp_path: Path, stream: dict[str, Any] | None) -> None:
+    whole = list(run(training(name, stream=stream), RunFolder(tmp_path / "whole")))
     folder = RunFolder(tmp_path / "cut")
-    given = training(name)
+    given = training(name, stream=stream)
     for progress, line in run(given, folder):
         if line is not None and line["round"] == 2:
             save(given, folder, progress)
             break
-    resumed = list(run(training(name), folder))
+    resumed = list(run(training(name, stream=stream), folder))
     assert resumed[0][1] is not None
     assert resumed[0][1]["round"] == 3
     assert torch.equal(whole[-1][0].weights, resumed[-1][0].weights)

@@ -9,7 +9,9 @@ from dynamite_fl.engine.cohort import Selection
 from dynamite_fl.engine.devices import Devices
 from dynamite_fl.engine.loop import Schedule, Training
 from dynamite_fl.engine.simulated import SimulatedEngine
-from dynamite_fl.task.partition import dirichlet
+from dynamite_fl.stream.streams import Streams
+from dynamite_fl.stream_config import make_streams
+from dynamite_fl.task.partition import Partition, dirichlet
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.tasks import make_task
 
@@ -51,6 +53,24 @@ def digits(model: str = "softmax") -> Task:
     return make_task(model, "digits")
 
 
+# A dozen samples at first, as many more every other round, and room for fifty.
+STREAM: dict[str, Any] = {
+    "arrivals": "smooth",
+    "order": "continuous",
+    "initial": 12,
+    "size": 12,
+    "every": 2,
+    "buffer_size": 50,
+}
+
+
+def streams_of(stream: dict[str, Any], task: Task, split: Partition, seed: int) -> Streams:
+    labels = task.train_targets.numpy()
+    return make_streams(
+        stream, pool=split.indices, labels=labels, dataset="digits", rounds=8, seed=seed
+    )
+
+
 def training(
     controller: str = "dynamite",
     *,
@@ -60,12 +80,15 @@ def training(
     limits: dict[str, Any] | None = None,
     devices: dict[str, Any] | None = None,
     task: Task | None = None,
+    stream: dict[str, Any] | None = None,
+    workers: int = 1,
     **schedule: Any,
 ) -> Training:
     task = task or digits(model)
     fleet = Devices(**{**DEVICES, **(devices or {})})
     split = dirichlet(task.train_targets.numpy(), len(fleet), alpha=0.5, seed=seed)
-    engine = SimulatedEngine(task, split, fleet, RATE, seed)
+    streams = None if stream is None else streams_of(stream, task, split, seed)
+    engine = SimulatedEngine(task, split, fleet, RATE, seed, streams=streams, workers=workers)
     return Training(
         engine,
         make_controller(controller, learning_rate=RATE, **SETTINGS.get(controller, {})),

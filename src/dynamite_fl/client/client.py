@@ -14,8 +14,13 @@ from dynamite_fl.client.probe import Figures, Memory, gradient_variance, measure
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import Buffer
 
-# From a round and the buffer before it to the buffer when it begins, and its rows that are new.
-Receive = Callable[[int, Buffer | None], tuple[Buffer, IntArray]]
+# From a round, the buffer before it and rows outside it that are still needed, to the buffer when
+# the round begins and its rows that are new.
+Receive = Callable[[int, Buffer | None, IntArray], tuple[Buffer, IntArray]]
+
+
+class NoSampleYet(ValueError):  # noqa: N818  it says what is the matter
+    """Nothing has arrived that a client could learn from: it cannot take part in a round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +52,29 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class ClientState:
-    """What a client carries from round to round; all of it is data."""
+    """What a client carries from round to round; all of it is data.
+
+    Attributes:
+        memory: What a later probe compares with.
+        gradient_variance: M_i as last measured.
+        buffer: What is stored, where samples stream in.
+        worn: Whether the memory's batch was used in two rounds already.
+    """
 
     memory: Memory | None = None
     gradient_variance: float | None = None
     buffer: Buffer | None = None
+    worn: bool = False
+
+
+def compared_with(state: ClientState, *, probe: bool, local_steps: int) -> Memory | None:
+    """What a probe of this round compares with, whose batch is then the round's first.
+
+    With one local step that batch would be the last again, and so on: as long as there is one local
+    step, no other sample would be learned from. So it is used for two rounds, and the third does
+    without figures.
+    """
+    return None if not probe or (state.worn and local_steps == 1) else state.memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,12 +191,19 @@ class Client:
         return self.reply(order, state, news, steps, variance)
 
     def with_arrivals(self, order: Order, state: ClientState) -> tuple[ClientState, News]:
-        """The state when the round begins, with what has arrived."""
+        """The state when the round begins, with what has arrived.
+
+        Raises:
+            NoSampleYet: There is nothing to learn from.
+        """
         if self.receive is None:
             return state, News(self.indices[:0], 0.0)
-        buffer, fresh = self.receive(order.round_index, state.buffer)
+        needed = self.indices[:0] if state.memory is None else state.memory.batch
+        buffer, fresh = self.receive(order.round_index, state.buffer, needed)
+        if not buffer.rows.size:
+            raise NoSampleYet(f"client {order.client} has no sample in round {order.round_index}")
         before = 0 if state.buffer is None else state.buffer.seen
-        share = (buffer.seen - before) / max(buffer.seen, 1)
+        share = (buffer.seen - before) / buffer.seen
         return replace(state, buffer=buffer), News(fresh, share)
 
     def rows(self, state: ClientState) -> IntArray:
@@ -181,13 +211,14 @@ class Client:
         return self.indices if state.buffer is None else state.buffer.rows
 
     def batches(self, order: Order, state: ClientState) -> list[IntArray]:
-        """A batch for each local step; the first is the last of the round before, if probed."""
+        """A batch for each local step; the first is that of what a probe compares with."""
         rows = self.rows(state)
         sizes = [min(order.batch_size, rows.size)] * order.local_steps
         random = generator(self.seed, order.client, order.round_index, BATCHES)
         batches = [rows[places] for places in draw(random, rows.size, sizes)]
-        if order.probe and state.memory is not None:
-            batches[0] = state.memory.batch
+        memory = compared_with(state, probe=order.probe, local_steps=order.local_steps)
+        if memory is not None:
+            batches[0] = memory.batch
         return batches
 
     def reply(
@@ -212,18 +243,21 @@ class Client:
             kept = ClientState(buffer=state.buffer)
             return Reply(steps.weights, samples, None, None, None, 0, kept, steps.path)
         if not order.probe:
-            kept = replace(state, memory=steps.memory)
+            memory = _since_the_last_probe(state.memory, steps.memory)
+            kept = replace(state, memory=memory, worn=False)
             return Reply(steps.weights, samples, None, None, None, 0, kept, steps.path)
         loss = steps.memory.first_loss
         figures, compared = None, 0
-        if state.memory is not None and steps.gradient is not None:
+        before = compared_with(state, probe=order.probe, local_steps=order.local_steps)
+        if before is not None and steps.gradient is not None:
             drift, compared = self._drift(order, news, loss)
-            figures = measure(state.memory, order.weights, loss, steps.gradient, drift)
+            figures = measure(before, order.weights, loss, steps.gradient, drift)
             loss += 0.0 if math.isnan(drift) else drift
         found, measured = state.gradient_variance, 0
         sample = self._variance_sample(order, state, loss)
         if sample is not None:
             found, measured = variance(sample), sample.size
+        worn = before is not None and order.local_steps == 1
         return Reply(
             weights=steps.weights,
             samples=samples,
@@ -231,7 +265,7 @@ class Client:
             gradient=None if figures is None else steps.gradient,
             gradient_variance=found,
             measured_samples=compared + measured,
-            state=ClientState(steps.memory, found, state.buffer),
+            state=ClientState(steps.memory, found, state.buffer, worn),
             path=steps.path,
         )
 
@@ -265,3 +299,11 @@ class Client:
     def _samples(self, rows: IntArray) -> tuple[Tensor, Tensor]:
         where = torch.from_numpy(rows)
         return self.inputs[where], self.targets[where]
+
+
+def _since_the_last_probe(before: Memory | None, now: Memory) -> Memory:
+    """What to keep of a round without probe: the loss is to be compared with the last probe's.
+
+    Else a rise in the rounds between two probes would go unseen.
+    """
+    return now if before is None else replace(now, first_loss=before.first_loss)

@@ -10,7 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dynamite_fl.client.client import Client, ClientState, Order, ProbeSettings, Reply
+from dynamite_fl.client.client import (
+    Client,
+    ClientState,
+    Order,
+    ProbeSettings,
+    Receive,
+    Reply,
+    compared_with,
+)
 from dynamite_fl.client.flat import FlatModel
 from dynamite_fl.client.probe import Figures
 from dynamite_fl.client.stacked import linear_layer, play_stacked
@@ -169,11 +177,13 @@ class SimulatedEngine:
 
     def _surplus(self, order: RoundOrder) -> FloatArray:
         """By how many samples the first batch of a probe, the last one's, is larger."""
-        states = [self._states.get(int(client)) for client in order.cohort]
+        states = [self._states.get(int(client), ClientState()) for client in order.cohort]
+        steps = order.plan.local_steps
+        memories = [compared_with(each, probe=order.probe, local_steps=steps) for each in states]
         return np.array(
             [
-                state.memory.batch.size - size if state and state.memory else 0.0
-                for state, size in zip(states, order.plan.batch_sizes, strict=True)
+                0.0 if memory is None else float(memory.batch.size - size)
+                for memory, size in zip(memories, order.plan.batch_sizes, strict=True)
             ]
         )
 
@@ -257,8 +267,15 @@ class SimulatedEngine:
             indices=self.partition.indices(client),
             seed=self.seed,
             settings=self.settings,
-            receive=None if self.streams is None else partial(self.streams.receive, client),
+            receive=self._receive(client),
         )
+
+    def _receive(self, client: int) -> Receive | None:
+        """What has arrived at a client; rows of the data stay where they are, needed or not."""
+        if self.streams is None:
+            return None
+        receive = partial(self.streams.receive, client)
+        return lambda round_index, buffer, _: receive(round_index, buffer)
 
     def _report(
         self,

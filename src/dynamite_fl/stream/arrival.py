@@ -11,6 +11,7 @@ import numpy as np
 
 from dynamite_fl.chance import dice
 from dynamite_fl.records import FloatArray, IntArray
+from dynamite_fl.stream.checks import is_number, require_whole
 
 
 class Arrivals(Protocol):
@@ -133,8 +134,8 @@ class Uneven:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.spread < np.inf:
-            raise ValueError(f"the stream's spread is {self.spread}: it must be 0 or more")
+        if not is_number(self.spread) or not 0 <= self.spread < np.inf:
+            raise ValueError(f"the stream's spread is {self.spread!r}: it must be 0 or more")
 
     def arrived(self, clients: IntArray, round_index: int) -> IntArray:
         """See ``Arrivals``; a client that is to have some samples has at least one."""
@@ -152,8 +153,4 @@ def _require(
 ) -> None:
     for names, least in ((at_least_0, 0), (at_least_1, 1)):
         for name in names:
-            value = getattr(pattern, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(
-                    f"the stream's {name} is {value!r}: it must be a whole number, {least} or more"
-                )
+            require_whole(f"the stream's {name}", getattr(pattern, name), least)

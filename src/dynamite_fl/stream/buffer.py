@@ -15,6 +15,7 @@ import numpy as np
 
 from dynamite_fl.chance import dice
 from dynamite_fl.records import FloatArray, IntArray
+from dynamite_fl.stream.checks import require_whole
 
 Policy = Literal["reservoir", "random", "fifo", "unbounded"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
@@ -67,8 +68,8 @@ class Storage:
                 f"the buffer {self.policy!r} has "
                 + ("no size: say how many samples it holds" if self.size is None else "no size")
             )
-        if self.size is not None and self.size < 1:
-            raise ValueError(f"the buffer's size is {self.size}: it must be 1 or more")
+        if self.size is not None:
+            require_whole("the buffer's size", self.size, least=1)
 
     def take(self, client: int, buffer: Buffer, arrivals: IntArray) -> tuple[Buffer, IntArray]:
         """The buffer after these arrivals, and the places in it where they are.

@@ -1,6 +1,5 @@
 """What reaches each device, in which order, and what it keeps of it."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +11,7 @@ from dynamite_fl.chance import dice
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.arrival import Arrivals
 from dynamite_fl.stream.buffer import NOTHING, Buffer, Storage
+from dynamite_fl.stream.checks import require_whole
 
 Order = Literal["iid", "continuous"]
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -26,7 +26,8 @@ class Orders:
         labels: Of all the data, (D,).
         order: ``iid``, shuffled for each client; or ``continuous``, class after class, the
             classes in one random order for all clients.
-        part: How much of what can reach a client does, drawn at random.
+        most: How many of the samples that can reach a client do, at most, drawn at random; all
+            if None.
         seed: Of what is drawn.
 
     Example:
@@ -39,20 +40,24 @@ class Orders:
     pool: Callable[[int], IntArray]
     labels: IntArray
     order: Order
-    part: float = 1.0
+    most: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.part <= 1:
-            raise ValueError(f"the stream's part is {self.part}: it must be above 0, at most 1")
+        if self.most is not None:
+            require_whole("the stream's most", self.most, least=1)
         if self.order not in ORDERS:
             raise ValueError(f"the stream's order is {self.order!r}: use {' or '.join(ORDERS)}")
-        if self.order == "continuous" and self.labels.ndim != 1:
-            raise ValueError("a continuous stream needs one label a sample to go class by class")
+        if self.order == "continuous" and not _are_classes(self.labels):
+            raise ValueError(
+                "a continuous stream goes class by class, for which samples need labels 0, 1, ...: "
+                "use stream.order iid"
+            )
 
     def size(self, client: int) -> int:
         """How many samples reach a client in the end."""
-        return math.ceil(self.part * self.pool(client).size)
+        size = self.pool(client).size
+        return size if self.most is None else min(size, self.most)
 
     def of(self, client: int) -> IntArray:
         """The client's samples, first come first."""
@@ -105,3 +110,7 @@ class Streams:
     def history(self, client: int) -> IntArray:
         """All that reaches a client in the end, first come first."""
         return self._order(client)
+
+
+def _are_classes(labels: IntArray) -> bool:
+    return labels.ndim == 1 and labels.dtype.kind in "iu" and labels.min(initial=0) >= 0

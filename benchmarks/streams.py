@@ -1,0 +1,201 @@
+"""DYNAMITE beside the baselines, and buffers beside each other, where data streams in.
+
+    python benchmarks/streams.py --data-dir DATA [--dataset mnist] [--seeds 3] [--runs runs/streams]
+
+Softmax regression on 20 machines (vm20), to all of which all data can come (Wang's case 3). The
+paper's streams at a fifth: 240 rounds, in the last of which all has arrived. FedAvg's default takes
+about 250 s and costs 768. Cost-bound limits are 1.04 times that cost and 1.6 times that time;
+time-bound ones are about twice the cost and two thirds of the time. Dynamic-tau may count the
+rounds as a third resource. Finished runs are kept, so that the command can be repeated. It prints
+tables in Markdown.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dynamite_fl.report.history import Line, read_history
+
+CONTROLLERS = ["dynamite", "fedavg", "no-straggler", "dynamic-tau"]
+STREAMS = ["smooth-i", "smooth-c", "burst", "random"]
+RIVALS = ["random", "fifo"]  # of the reservoir
+LIMITS = {"cost": (400.0, 800.0), "time": (160.0, 1600.0)}
+SCALE = 0.2
+BURST = 100  # the round of it at that scale
+
+JOB = """
+devices = "vm20"
+
+[task]
+model = "softmax"
+dataset = "{dataset}"
+
+[partition]
+kind = "wang"
+case = 3
+
+[limits]
+rounds = 240
+deadline = {deadline}
+budget = {budget}
+cost_per_sample = 0.0005
+cost_per_round = 2
+
+[controller]
+name = "dynamic-tau"
+count_rounds = true
+
+[training]
+learning_rate = 0.01
+evaluate_every = {evaluate_every}
+
+[stream]
+preset = "{stream}"
+scale = {scale}
+"""
+
+
+def compare(
+    arguments: argparse.Namespace, stream: str, bound: str, names: Sequence[str], *more: str
+) -> dict[str, dict[str, Any]]:
+    """The rows of ``dynamite compare --json``, by contender."""
+    deadline, budget = LIMITS[bound]
+    job = JOB.format(
+        dataset=arguments.dataset,
+        stream=stream,
+        deadline=deadline,
+        budget=budget,
+        scale=SCALE,
+        evaluate_every=1 if stream == "burst" else 20,
+    )
+    folder = Path(arguments.runs)
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{arguments.dataset}-{stream}-{bound}"
+    (folder / f"{name}.toml").write_text(job)
+    command = [sys.executable, "-c", "from dynamite_fl.cli import main; main()", "compare"]
+    command += [str(folder / f"{name}.toml"), "--controllers", ",".join(names), "--json", *more]
+    command += ["--seeds", str(arguments.seeds), "--runs", str(folder), "--name", name]
+    command += ["--data-dir", arguments.data_dir, "--jobs", str(arguments.jobs)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode != 0:
+        raise SystemExit(f"{name}: {done.stderr.strip()[-500:]}")
+    return {row["controller"]: row for row in json.loads(done.stdout)["controllers"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--data-dir", required=True)
+    parser.add_argument("--dataset", default="mnist")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--runs", default="runs/streams")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--bounds", nargs="+", default=[*LIMITS])
+    arguments = parser.parse_args()
+    found = {
+        (stream, bound): compare(arguments, stream, bound, CONTROLLERS)
+        for bound in arguments.bounds
+        for stream in STREAMS
+    }
+    show_controllers(found)
+    rivals = {
+        (stream, bound): compare(
+            arguments, stream, bound, ["dynamite"], "--buffers", ",".join(RIVALS)
+        )
+        for bound in arguments.bounds[:1]
+        for stream in STREAMS
+    }
+    show_buffers(found, rivals)
+    show_burst(found)
+    show_trend(found)
+
+
+def show_controllers(found: dict[tuple[str, str], dict[str, dict[str, Any]]]) -> None:
+    """Test accuracy in per cent and rounds played; the best in bold."""
+    print(f"\n| stream | bound by | {' | '.join(CONTROLLERS)} |")
+    print("|---" * (2 + len(CONTROLLERS)) + "|")
+    for (stream, bound), rows in found.items():
+        best = max(rows, key=lambda name: rows[name]["accuracy"]["mean"])
+        cells = []
+        for name in CONTROLLERS:
+            text = spread(rows[name]["accuracy"])
+            text = f"**{text}**" if name == best else text
+            cells.append(f"{text} ({rows[name]['rounds']['mean']:.0f})")
+        print(f"| {stream} | {bound} | {' | '.join(cells)} |", flush=True)
+
+
+def show_buffers(
+    found: dict[tuple[str, str], dict[str, dict[str, Any]]],
+    rivals: dict[tuple[str, str], dict[str, dict[str, Any]]],
+) -> None:
+    """Accuracy of all and of the worst class, by buffer."""
+    buffers = ["reservoir", *RIVALS]
+    print(f"\n| stream | {' | '.join(buffers)} | {' | '.join(f'{b}, worst' for b in buffers)} |")
+    print("|---" * (1 + 2 * len(buffers)) + "|")
+    for case, others in rivals.items():
+        rows = [found[case]["dynamite"], *(others[f"dynamite+{buffer}"] for buffer in RIVALS)]
+        cells = [spread(row[key]) for key in ("accuracy", "worst_class") for row in rows]
+        print(f"| {case[0]} | {' | '.join(cells)} |", flush=True)
+
+
+def show_burst(found: dict[tuple[str, str], dict[str, dict[str, Any]]]) -> None:
+    """Local steps around the burst, the loss of all that has arrived, and how long it stays up."""
+    print("\n| bound by | controller | seed | steps before | in | after | loss before", end=" ")
+    print("| at | 10 rounds later | rounds to half | rounds until back |")
+    print("|---" * 11 + "|")
+    for (stream, bound), rows in found.items():
+        for name in ("dynamite", "fedavg") if stream == "burst" else ():
+            for run in rows[name]["runs"]:
+                print(f"| {bound} | {name} | {run['seed']} | {burst(lines_of(run))} |")
+
+
+def burst(lines: Sequence[Line]) -> str:
+    """A run's cells of that table."""
+    by_round = {line["round"]: line for line in lines}
+    steps = [mean_of(lines, "local_steps", BURST - 5, BURST - 1)]
+    steps += [by_round[BURST]["local_steps"], mean_of(lines, "local_steps", BURST + 1, BURST + 5)]
+    before, jump = (by_round[k]["stream_loss"] for k in (BURST - 1, BURST))
+    later = by_round[BURST + 10]["stream_loss"]
+    losses = {k: line["stream_loss"] for k, line in by_round.items() if k >= BURST}
+    half = next((k - BURST for k, loss in losses.items() if loss < jump / 2), None)
+    back = next((k - BURST for k, loss in losses.items() if loss <= before), None)
+    numbers = [f"{each:.1f}" for each in steps] + [f"{x:.2f}" for x in (before, jump, later)]
+    return " | ".join([*numbers, *("never" if k is None else str(k) for k in (half, back))])
+
+
+def show_trend(found: dict[tuple[str, str], dict[str, dict[str, Any]]]) -> None:
+    """DYNAMITE's local steps and mean batch over a training, means over its sixths and seeds."""
+    print("\n| stream | bound by | local steps | mean batch |\n|---|---|---|---|")
+    for (stream, bound), rows in found.items():
+        runs = [lines_of(run) for run in rows["dynamite"]["runs"]]
+        columns = []
+        for key in ("local_steps", "batch_mean"):
+            sixths = [
+                statistics.fmean(mean_of(lines, key, first, first + 39) for lines in runs)
+                for first in range(1, 240, 40)
+            ]
+            columns.append(", ".join(f"{each:.1f}" for each in sixths))
+        print(f"| {stream} | {bound} | {' | '.join(columns)} |")
+
+
+def mean_of(lines: Sequence[Line], key: str, first: int, last: int) -> float:
+    """The mean over some rounds."""
+    return statistics.fmean(line[key] for line in lines if first <= line["round"] <= last)
+
+
+def lines_of(run: dict[str, Any]) -> Sequence[Line]:
+    return read_history(Path(run["folder"]) / "history.jsonl").lines
+
+
+def spread(numbers: dict[str, Any]) -> str:
+    """Mean and deviation in per cent."""
+    mean, deviation = 100 * numbers["mean"], numbers["deviation"]
+    return f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {100 * deviation:.1f}"
+
+
+if __name__ == "__main__":
+    main()
