@@ -1,0 +1,134 @@
+"""Algorithm 3 as a Flower ClientApp: what a device does with a message.
+
+Its data and its state stay on the device; weights, a probe's figures and its gradient leave.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from torch import Tensor
+
+from dynamite_fl.client.client import Client, Order
+from dynamite_fl.client.flat import FlatModel
+from dynamite_fl.engine.flower.keep import StateFiles
+from dynamite_fl.engine.flower.message import (
+    Introduction,
+    Origin,
+    Work,
+    check_order,
+    from_content,
+    to_content,
+)
+
+_TRIAL_SAMPLES = 32
+
+
+def client_app(make_client: Callable[[Context], Client], folder: Path | None = None) -> ClientApp:
+    """A ClientApp that plays rounds.
+
+    The node's configuration may have ``name``, what the device is called, and ``state``, the
+    folder for what it carries from round to round.
+
+    Args:
+        make_client: The client with this device's data; called once in a process.
+        folder: For the state, in place of the configuration's ``state``.
+    """
+    device = _Device(make_client, folder)
+    app = ClientApp()
+    app.query()(device.introduce)
+    app.train()(device.train)
+    return app
+
+
+class _Device:
+    """A client, made when it is first needed."""
+
+    def __init__(self, make_client: Callable[[Context], Client], folder: Path | None) -> None:
+        self._make_client = make_client
+        self._folder = folder
+        self._client: Client | None = None
+        self._speed: float | None = None
+
+    def introduce(self, message: Message, context: Context) -> Message:
+        """Say who this is, and how fast."""
+        began = time.perf_counter()
+        client = self._made(context)
+        if self._speed is None:
+            self._speed = _trial(client)
+        met = Introduction(
+            name=_name(context),
+            samples=int(client.indices.size),
+            samples_per_second=self._speed,
+            seconds=time.perf_counter() - began,
+        )
+        return Message(to_content(introduction=met), reply_to=message)
+
+    def train(self, message: Message, context: Context) -> Message:
+        """Play a round, from the state that the last one left."""
+        client = self._made(context)
+        order = from_content(message.content, "order", Order)
+        training = from_content(message.content, "origin", Origin).training
+        check_order(order, client.model.first_weights)
+        files = StateFiles(self._folder or Path(str(context.node_config["state"])))
+        state = files.before(training, order.round_index)
+        watched = _Watched(client.model)
+        began = time.perf_counter()
+        reply = replace(client, model=cast(FlatModel, watched)).play(order, state)
+        seconds = time.perf_counter() - began
+        files.save(training, order.round_index, reply.state)
+        work = Work(
+            samples=int(client.indices.size),
+            computed=watched.samples,
+            step_seconds=watched.seconds / order.local_steps,
+            seconds=seconds,
+        )
+        return Message(to_content(reply=reply, work=work), reply_to=message)
+
+    def _made(self, context: Context) -> Client:
+        if self._client is None:
+            torch.set_num_threads(1)  # two threads on busy cores can be many times slower
+            self._client = self._make_client(context)
+        return self._client
+
+
+class _Watched:
+    """A model that notes how long its gradients take, from the first's begin to the last's end."""
+
+    def __init__(self, model: FlatModel) -> None:
+        self._model = model
+        self._began: float | None = None
+        self.seconds = 0.0
+        self.samples = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def gradient(self, weights: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The model's own."""
+        if self._began is None:
+            self._began = time.perf_counter()
+        found = self._model.gradient(weights, inputs, targets)
+        self.seconds = time.perf_counter() - self._began
+        self.samples += len(inputs)
+        return found
+
+
+def _name(context: Context) -> str:
+    """What the device calls itself; its node's number if it has no name."""
+    return str(context.node_config.get("name", f"node-{context.node_id:x}"))
+
+
+def _trial(client: Client) -> float:
+    """Samples a second in a gradient or two; the first one warms up and does not count."""
+    where = torch.from_numpy(client.indices[:_TRIAL_SAMPLES].copy())
+    inputs, targets = client.inputs[where], client.targets[where]
+    client.model.gradient(client.model.first_weights, inputs, targets)
+    began = time.perf_counter()
+    client.model.gradient(client.model.first_weights, inputs, targets)
+    return len(inputs) / max(time.perf_counter() - began, 1e-9)
