@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from dynamite_fl.client.client import Client
@@ -17,6 +18,8 @@ from tests.engine.flower.local import App, LocalGrid
 from tests.engine.trainings import digits, training
 
 CLIENTS = 5
+
+torch.set_num_threads(1)  # as devices have it: equal to the bit only then
 
 
 @cache

@@ -54,15 +54,12 @@ def changed(good: App, change: Callable[[RecordDict], RecordDict]) -> App:
     return play
 
 
-def lying(good: App, **claims: Any) -> App:
-    """A device whose ``Work`` is not what it was."""
-
-    def lie(content: RecordDict) -> RecordDict:
-        work = replace(from_content(content, "work", Work), **claims)
-        content.update(to_content(work=work))
-        return content
-
-    return changed(good, lie)
+def other(content: RecordDict, *, reply: dict[str, Any] = {}, **work: Any) -> RecordDict:  # noqa: B006
+    """What was sent, with other values in its reply and its work."""
+    return to_content(
+        reply=replace(from_content(content, "reply", Reply), **reply),
+        work=replace(from_content(content, "work", Work), **work),
+    )
 
 
 def test_equal_weights_and_figures(tmp_path: Path) -> None:
@@ -95,20 +92,17 @@ def test_who_it_is_and_what_it_took(tmp_path: Path) -> None:
 
 
 def shorter(content: RecordDict) -> RecordDict:
-    reply = from_content(content, "reply", Reply)
-    content.update(to_content(reply=replace(reply, weights=reply.weights[:-1])))
-    return content
+    return other(content, reply={"weights": torch.zeros(3)})
 
 
 def doubles(content: RecordDict) -> RecordDict:
-    reply = from_content(content, "reply", Reply)
-    content.update(to_content(reply=replace(reply, weights=reply.weights.double())))
-    return content
+    weights = from_content(content, "reply", Reply).weights
+    return other(content, reply={"weights": weights.double()})
 
 
 def no_bytes(content: RecordDict) -> RecordDict:
-    arrays: Any = content["reply.arrays"]
-    arrays["weights"].data = b"no array at all"
+    arrays: Any = content["arrays"]
+    arrays["reply.weights"].data = b"no array at all"
     return content
 
 
@@ -124,8 +118,9 @@ def raises(*_: object) -> RecordDict:
         no_bytes,
         raises,
         lambda _: RecordDict(),
-        lambda _: RecordDict({"reply.arrays": ArrayRecord()}),
-        lambda content: RecordDict({"reply.values": content["reply.values"]}),
+        lambda content: RecordDict({"values": content["values"]}),
+        lambda content: RecordDict({"arrays": content["values"], "values": content["arrays"]}),
+        lambda content: RecordDict({"arrays": ArrayRecord(), "values": content["values"]}),
     ],
 )
 def test_replies_that_cannot_be_used_make_their_sender_absent(
@@ -160,7 +155,7 @@ def test_replies_that_cannot_be_used_make_their_sender_absent(
 )
 def test_lies_make_their_teller_absent(tmp_path: Path, claims: dict[str, Any]) -> None:
     nodes = grid(tmp_path)
-    nodes.apps[1] = lying(nodes.apps[1], **claims)
+    nodes.apps[1] = changed(nodes.apps[1], lambda content: other(content, **claims))
     outcome = engine_of(nodes).play(order(1, engine_of(nodes).first_weights()))
     assert outcome.report.present.tolist() == [False, True, True, True, True]
     assert np.isnan(outcome.report.step_seconds[0])
@@ -169,10 +164,8 @@ def test_lies_make_their_teller_absent(tmp_path: Path, claims: dict[str, Any]) -
 
 def test_what_is_not_finite_is_left_to_the_loop_and_spoils_no_estimate(tmp_path: Path) -> None:
     def poison(content: RecordDict) -> RecordDict:
-        reply = from_content(content, "reply", Reply)
-        bad = torch.full_like(reply.weights, math.nan)
-        content.update(to_content(reply=replace(reply, weights=bad, gradient=bad)))
-        return content
+        bad = torch.full_like(from_content(content, "reply", Reply).weights, math.nan)
+        return other(content, reply={"weights": bad, "gradient": bad})
 
     nodes = grid(tmp_path)
     nodes.apps[2] = changed(nodes.apps[2], poison)

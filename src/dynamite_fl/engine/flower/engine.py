@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,6 +80,7 @@ class FlowerEngine:
         learning_rate: eta.
         seed: Of the first weights.
         names_file: Where the devices' names are kept, for a resume.
+        registered: The names that nodes must have, where their keys say so.
         patience: How long to wait for whom.
         settings: How M_i is measured, as devices do it.
         states: Empty: devices keep their own.
@@ -91,6 +92,7 @@ class FlowerEngine:
     learning_rate: float
     seed: int = 0
     names_file: Path | None = None
+    registered: Mapping[int, str] = field(default_factory=dict)
     patience: Patience = field(default_factory=Patience)
     settings: ProbeSettings = field(default_factory=ProbeSettings)
     states: dict[int, ClientState] = field(default_factory=dict, init=False)
@@ -99,7 +101,9 @@ class FlowerEngine:
     def __post_init__(self) -> None:
         self.model = FlatModel(self.task, self.seed)
         self._post = Post(self.grid)
-        self.roster = Roster(self._post, self.places, self.names_file, self.patience.most_samples)
+        self.roster = Roster(
+            self._post, self.places, self.names_file, self.patience.most_samples, self.registered
+        )
         self._samples = np.full(self.places, np.nan)
         self._batches: dict[int, int] = {}
 
@@ -112,6 +116,7 @@ class FlowerEngine:
         self._wait(self.places, self.patience.join_seconds)
         if len(self.roster.guests) < self.patience.least_nodes:
             raise self._too_few()
+        self.roster.settle()
         here = np.isin(np.arange(self.places), list(self.roster.guests))
         speed, comm = np.ones(self.places), np.zeros(self.places)
         for place, guest in self.roster.guests.items():
@@ -230,7 +235,7 @@ class FlowerEngine:
 
     def _answer(self, place: int, arrival: Arrival | None) -> _Answer | None:
         """What a device replied; None if it is absent, which is noted."""
-        if arrival is None:
+        if arrival is None or not arrival.alive:
             self.roster.lose(place, "it did not answer in time")
             return None
         try:

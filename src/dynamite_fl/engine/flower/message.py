@@ -1,7 +1,7 @@
 """Records as Flower messages and back, checked where they arrive.
 
-A record's tensors go into an ArrayRecord, its numbers and words into a ConfigRecord, under the
-names of its fields; reading takes names and types from the code. Nothing is pickled. What does
+All tensors go into one ArrayRecord, all numbers and words into one ConfigRecord, under the names
+of records and fields; reading takes names and types from the code. Nothing is pickled. What does
 not fit is ``Malformed``, which costs its sender the round and nobody else anything.
 """
 
@@ -21,6 +21,7 @@ from dynamite_fl.client.client import ClientState, Order, Reply
 
 TRAIN, INTRODUCE = "train", "query"  # Flower's names for the two things that are asked
 
+_ARRAYS, _VALUES = "arrays", "values"  # the two parts of a message
 _STAYS = "state"  # the field of a reply that never leaves the device
 _MOST_STEPS = 1_000_000
 _MOST_SAMPLES = 1_000_000_000
@@ -81,14 +82,11 @@ def to_content(**records: Any) -> RecordDict:
         >>> from_content(content, "work", Work)
         Work(samples=9, computed=4, step_seconds=0.5, seconds=1.0)
     """
-    content = RecordDict()
+    arrays: OrderedDict[str, Array] = OrderedDict()
+    values: dict[str, Any] = {}
     for name, record in records.items():
-        arrays: OrderedDict[str, Array] = OrderedDict()
-        values: dict[str, Any] = {}
-        _flatten(record, "", arrays, values)
-        content[f"{name}.arrays"] = ArrayRecord(arrays)
-        content[f"{name}.values"] = ConfigRecord(values)
-    return content
+        _flatten(record, f"{name}.", arrays, values)
+    return RecordDict({_ARRAYS: ArrayRecord(arrays), _VALUES: ConfigRecord(values)})
 
 
 def from_content(content: RecordDict, name: str, kind: type[Record]) -> Record:
@@ -97,10 +95,10 @@ def from_content(content: RecordDict, name: str, kind: type[Record]) -> Record:
     Raises:
         Malformed: It is not there, or something in it is missing or of another type.
     """
-    arrays, values = content.get(f"{name}.arrays"), content.get(f"{name}.values")
+    arrays, values = content.get(_ARRAYS), content.get(_VALUES)
     if not isinstance(arrays, ArrayRecord) or not isinstance(values, ConfigRecord):
-        raise Malformed(f"the message has no {name}")
-    record: Record = _build(kind, "", arrays, values)
+        raise Malformed("the message has no arrays or no values")
+    record: Record = _build(kind, f"{name}.", arrays, values)
     return record
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
 
+_APP_FAILED = (ErrorCode.CLIENT_APP_RAISED_EXCEPTION, ErrorCode.LOAD_CLIENT_APP_EXCEPTION)
 _POLL = 0.005  # seconds between looks for replies
 
 
@@ -47,6 +49,11 @@ class Arrival:
         if self.message.has_error():
             return f"error {self.message.error.code}: {self.message.error.reason}"
         return None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the node itself has answered, if only to say that its app failed."""
+        return not self.message.has_error() or self.message.error.code in _APP_FAILED
 
 
 @dataclass

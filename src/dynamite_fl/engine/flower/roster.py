@@ -9,6 +9,7 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class Roster:
         places: How many the fleet has.
         path: Where names are kept; None to forget them.
         most_samples: How many samples a device can believably hold.
+        registered: The names that nodes must have, where their keys say so.
         training: A word of its own for each training.
         names: The devices' names, in the order of their places.
         guests: Those that are here, by their places.
@@ -62,9 +64,11 @@ class Roster:
     places: int
     path: Path | None = None
     most_samples: int = 10_000_000
+    registered: Mapping[int, str] = field(default_factory=dict)
     training: str = field(default_factory=lambda: secrets.token_hex(8))
     names: list[str] = field(default_factory=list)
     guests: dict[int, Guest] = field(default_factory=dict)
+    _settled: bool = False
     _asked: dict[str, tuple[int, float]] = field(default_factory=dict)
     _turned_away: dict[int, float] = field(default_factory=dict)
 
@@ -72,6 +76,16 @@ class Roster:
         if self.path is not None and self.path.exists():
             kept = json.loads(self.path.read_text())
             self.training, self.names = kept["training"], kept["names"]
+            self._settled = True
+
+    def settle(self) -> None:
+        """Give those who came first their places by their names, whoever was quickest."""
+        if not self._settled:
+            guests = sorted(self.guests.values(), key=lambda guest: guest.about.name)
+            self.guests = dict(enumerate(guests))
+            self.names = [guest.about.name for guest in guests]
+            self._settled = True
+            self._save()
 
     def look(self) -> None:
         """See who has come and who has gone; it does not wait for anybody."""
@@ -116,6 +130,8 @@ class Roster:
                 raise Malformed(arrival.fault)
             about = from_content(arrival.message.content, "introduction", Introduction)
             check_introduction(about, self.most_samples)
+            if self.registered.get(node, about.name) != about.name:
+                raise Malformed(f"its key is that of {self.registered[node]}, not {about.name}")
         except Malformed as error:
             self._turn_away(node, str(error))
             return None
@@ -141,6 +157,6 @@ class Roster:
         self._turned_away[node] = time.monotonic() + _SECONDS_TO_RETRY
 
     def _save(self) -> None:
-        if self.path is not None:
+        if self.path is not None and self._settled:
             kept = {"training": self.training, "names": self.names}
             write_atomically(self.path, json.dumps(kept) + "\n")
