@@ -2,19 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from dynamite_fl.client.client import Client, ClientState, Order, ProbeSettings, Reply
 from dynamite_fl.client.flat import FlatModel
-from dynamite_fl.client.probe import Figures
 from dynamite_fl.client.stacked import linear_layer, play_stacked
-from dynamite_fl.engine.average import average
+from dynamite_fl.engine.collect import collect
 from dynamite_fl.engine.devices import Devices, nominal_fleet
 from dynamite_fl.engine.engine import Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.engine.evaluate import arrived_sample, evaluate
@@ -22,12 +20,10 @@ from dynamite_fl.engine.pool import Pool, is_stub
 from dynamite_fl.engine.timing import Timing, round_timing
 from dynamite_fl.plan.problem import BoolArray
 from dynamite_fl.records import Fleet, FloatArray, IntArray
-from dynamite_fl.reports import Probe, RoundReport
+from dynamite_fl.reports import RoundReport
 from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.task import Task
-
-_FIGURES = tuple(each.name for each in fields(Figures))
 
 
 @dataclass(eq=False)
@@ -274,32 +270,5 @@ class SimulatedEngine:
             samples=samples,
             step_seconds=np.where(present, timing.step_seconds, np.nan),
             comm_seconds=np.where(present, timing.comm_seconds, np.nan),
-            probe=_probe(replies, samples) if order.probe else None,
+            probe=collect(replies, samples) if order.probe else None,
         )
-
-
-def _probe(replies: Sequence[Reply | None], samples: FloatArray) -> Probe:
-    """The clients' figures as columns, and how far their gradients are from the average."""
-    columns = {name: np.full(samples.size, np.nan) for name in _FIGURES}
-    variance = np.full(samples.size, np.nan)
-    for place, reply in enumerate(replies):
-        if reply is None:
-            continue
-        if reply.gradient_variance is not None:
-            variance[place] = reply.gradient_variance
-        if reply.figures is not None:
-            for name in _FIGURES:
-                columns[name][place] = getattr(reply.figures, name)
-    gradients = [None if reply is None else reply.gradient for reply in replies]
-    return Probe(**columns, divergence=_divergence(gradients, samples), gradient_variance=variance)
-
-
-def _divergence(gradients: Sequence[Tensor | None], samples: FloatArray) -> FloatArray:
-    """delta_i = |g_i - g| with g = sum_i D_i g_i / D over those who sent a gradient."""
-    divergence = np.full(samples.size, np.nan)
-    sent = [place for place, gradient in enumerate(gradients) if gradient is not None]
-    if sent:
-        found = [gradient for gradient in gradients if gradient is not None]
-        mean = average(found, samples[sent])
-        divergence[sent] = [float(torch.linalg.vector_norm(each - mean)) for each in found]
-    return divergence

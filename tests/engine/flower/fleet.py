@@ -65,4 +65,4 @@ def order(
     """Round ``index``, whose steps and batches differ from the one before."""
     sizes = np.array([20, 30, 10, 15, 25])[:clients] - index
     plan = Plan(5, 2 + index % 3, sizes, seconds=5.0, cost=1.0, bound=1.0, binding=())
-    return RoundOrder(index, weights, plan, np.arange(clients), probe, 0.0, seconds_left)
+    return RoundOrder(index, weights, plan, np.arange(clients), probe, True, 0.0, seconds_left)

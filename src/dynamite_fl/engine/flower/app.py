@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dynamite_fl.client.client import Client, Order
 from dynamite_fl.client.flat import FlatModel
+from dynamite_fl.client.probe import gradient_variance
 from dynamite_fl.engine.flower.keep import StateFiles
 from dynamite_fl.engine.flower.message import (
     Introduction,
@@ -63,7 +64,7 @@ class _Device:
             self._speed = _trial(client)
         met = Introduction(
             name=_name(context),
-            samples=int(client.indices.size),
+            samples=_samples(client),
             samples_per_second=self._speed,
             seconds=time.perf_counter() - began,
         )
@@ -83,7 +84,6 @@ class _Device:
         seconds = time.perf_counter() - began
         files.save(training, order.round_index, reply.state)
         work = Work(
-            samples=int(client.indices.size),
             computed=watched.samples,
             step_seconds=watched.seconds / order.local_steps,
             seconds=seconds,
@@ -124,11 +124,19 @@ def _name(context: Context) -> str:
     return str(context.node_config.get("name", f"node-{context.node_id:x}"))
 
 
+def _samples(client: Client) -> int:
+    """How many it has before the first round; where they stream in, one at least."""
+    if client.receive is None:
+        return int(client.indices.size)
+    return max(client.receive(1, None)[0].seen, 1)
+
+
 def _trial(client: Client) -> float:
-    """Samples a second in a gradient or two; the first one warms up and does not count."""
-    where = torch.from_numpy(client.indices[:_TRIAL_SAMPLES].copy())
-    inputs, targets = client.inputs[where], client.targets[where]
-    client.model.gradient(client.model.first_weights, inputs, targets)
+    """Samples a second in a gradient; what is computed for the first time does not count."""
+    inputs, targets = client.inputs[:_TRIAL_SAMPLES], client.targets[:_TRIAL_SAMPLES]
+    weights = client.model.first_weights
+    gradient_variance(client.model, weights, inputs[:2], targets[:2])
+    client.model.gradient(weights, inputs, targets)
     began = time.perf_counter()
-    client.model.gradient(client.model.first_weights, inputs, targets)
+    client.model.gradient(weights, inputs, targets)
     return len(inputs) / max(time.perf_counter() - began, 1e-9)

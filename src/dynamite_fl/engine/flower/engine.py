@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
 from dynamite_fl.client.client import ClientState, Order, ProbeSettings, Reply
 from dynamite_fl.client.flat import FlatModel
 from dynamite_fl.control.system import filled
+from dynamite_fl.engine.collect import collect
 from dynamite_fl.engine.engine import Evaluation, RoundOrder, RoundOutcome
+from dynamite_fl.engine.evaluate import evaluate
 from dynamite_fl.engine.flower.message import (
     TRAIN,
     Malformed,
@@ -26,7 +27,6 @@ from dynamite_fl.engine.flower.message import (
 )
 from dynamite_fl.engine.flower.post import Arrival, Grid, Letter, Post
 from dynamite_fl.engine.flower.roster import Roster
-from dynamite_fl.engine.simulated import _probe
 from dynamite_fl.records import Fleet, FloatArray
 from dynamite_fl.reports import RoundReport
 from dynamite_fl.task.task import Task
@@ -144,23 +144,16 @@ class FlowerEngine:
         if order.probe:
             for place, size in zip(order.cohort, order.plan.batch_sizes, strict=True):
                 samples += max(self._batches.get(int(place), 0) - int(size), 0)
-            samples += len(order.cohort) * self.settings.variance_samples
+            most = self.settings.variance_samples + self.settings.drift_samples
+            samples += len(order.cohort) * most
         return samples
 
     def close(self) -> None:
         """Nothing was started here: devices and Grid belong to others."""
 
-    def evaluate(self, weights: Tensor) -> Evaluation:
-        """Accuracy and loss on the test data."""
-        with torch.no_grad():
-            outputs = [
-                self.model.outputs(weights, part)
-                for part in torch.split(self.task.test_inputs, 1000)
-            ]
-            told = torch.cat(outputs)
-            correct = self.task.correct(told, self.task.test_targets)
-            losses = self.task.loss(told, self.task.test_targets)
-        return Evaluation(float(correct.double().mean()), float(losses.double().mean()))
+    def evaluate(self, weights: Tensor, round_index: int) -> Evaluation:  # noqa: ARG002
+        """Accuracy and loss on the test data; what has reached the devices stays there."""
+        return evaluate(self.model, weights)
 
     def play(self, order: RoundOrder) -> RoundOutcome:
         """Have those devices of the cohort play a round that are here.
@@ -230,6 +223,7 @@ class FlowerEngine:
             batch_size=int(order.plan.batch_sizes[where]),
             learning_rate=self.learning_rate,
             probe=order.probe,
+            remember=order.remember,
         )
         return to_content(order=own, origin=Origin(self.roster.training))
 
@@ -248,7 +242,7 @@ class FlowerEngine:
         except Malformed as error:
             _log.warning("%s is refused: %s", self.roster.names[place], error)
             return None
-        self._samples[place] = work.samples
+        self._samples[place] = reply.samples
         return _Answer(reply, work, max(arrival.seconds - work.seconds, 0.0))
 
     def _outcome(
@@ -259,7 +253,7 @@ class FlowerEngine:
         computed = 0
         for (place, size), answer in zip(sizes, found, strict=True):
             if answer is not None:
-                computed += answer.work.computed + answer.reply.variance_samples
+                computed += answer.work.computed + answer.reply.measured_samples
                 self._batches[int(place)] = int(size)
             elif int(place) in asked:  # it may have computed all of it
                 computed += order.plan.local_steps * int(size)
@@ -285,7 +279,7 @@ class FlowerEngine:
         answers: Sequence[_Answer | None],
         replies: Sequence[Reply | None],
     ) -> RoundReport:
-        samples = self._known_samples()[order.cohort]
+        samples = np.array([np.nan if reply is None else reply.samples for reply in replies])
         return RoundReport(
             round_index=order.round_index,
             clients=order.cohort,
@@ -295,7 +289,7 @@ class FlowerEngine:
             samples=samples,
             step_seconds=np.array([a.work.step_seconds if a else np.nan for a in answers]),
             comm_seconds=np.array([a.comm_seconds if a else np.nan for a in answers]),
-            probe=_probe(replies, samples) if order.probe else None,
+            probe=collect(replies, samples) if order.probe else None,
         )
 
     def _known_samples(self) -> FloatArray:

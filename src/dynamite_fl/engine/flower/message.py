@@ -62,13 +62,11 @@ class Work:
     """What a round took a device, beside its reply.
 
     Attributes:
-        samples: D_i, how many it holds.
         computed: How many it computed gradients on in its local steps.
         step_seconds: Of one local step.
         seconds: Of all that it computed.
     """
 
-    samples: int
     computed: int
     step_seconds: float
     seconds: float
@@ -78,9 +76,9 @@ def to_content(**records: Any) -> RecordDict:
     """Records by their names, as a message's content.
 
     Example:
-        >>> content = to_content(work=Work(samples=9, computed=4, step_seconds=0.5, seconds=1.0))
+        >>> content = to_content(work=Work(computed=4, step_seconds=0.5, seconds=1.0))
         >>> from_content(content, "work", Work)
-        Work(samples=9, computed=4, step_seconds=0.5, seconds=1.0)
+        Work(computed=4, step_seconds=0.5, seconds=1.0)
     """
     arrays: OrderedDict[str, Array] = OrderedDict()
     values: dict[str, Any] = {}
@@ -140,7 +138,7 @@ def checked_reply(reply: Reply, work: Work, like: Tensor, most_samples: int) -> 
     Raises:
         Malformed: Its weights are no model, or it says of itself what cannot be.
     """
-    _whole("samples", work.samples, 1, most_samples)
+    _whole("samples", reply.samples, 1, most_samples)
     _whole("computed", work.computed, 1, _MOST_STEPS * _MOST_SAMPLES)
     _number("step_seconds", work.step_seconds)
     _number("seconds", work.seconds)
@@ -157,11 +155,12 @@ def checked_reply(reply: Reply, work: Work, like: Tensor, most_samples: int) -> 
 
 
 def _sound(reply: Reply) -> bool:
-    """Whether a probe's figures are not negative, NaN where unknown, and never infinite."""
-    figures = () if reply.figures is None else vars(reply.figures).values()
+    """Whether a probe's figures are not negative, but for the drift, and never infinite."""
+    figures = {} if reply.figures is None else vars(reply.figures)
     variance = reply.gradient_variance
     return (
-        all(math.isnan(figure) or 0 <= figure < math.inf for figure in figures)
+        not any(math.isinf(figure) for figure in figures.values())
+        and not any(figure < 0 for name, figure in figures.items() if name != "drift")
         and (variance is None or 0 <= variance < math.inf)
         and (reply.gradient is None or bool(torch.isfinite(reply.gradient).all()))
     )
