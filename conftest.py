@@ -2,5 +2,10 @@
 
 from importlib.util import find_spec
 
-FLOWER = ["src/dynamite_fl/engine/flower/*", "tests/engine/flower/*"]
+FLOWER = [
+    "src/dynamite_fl/engine/flower/*",
+    "src/dynamite_fl/flower.py",
+    "src/dynamite_fl/flower_command.py",
+    "tests/engine/flower/*",
+]
 collect_ignore_glob = [] if find_spec("flwr") else FLOWER

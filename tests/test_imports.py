@@ -54,6 +54,19 @@ def test_packages_import_only_what_they_may(package: str) -> None:
                 assert top == "numpy" or top in sys.stdlib_module_names, f"{file} imports {module}"
 
 
+def test_only_what_is_for_real_machines_imports_flower() -> None:
+    """So that all else works without the extra: its home, and the two files that use it."""
+    may = {SOURCE / "flower.py", SOURCE / "flower_command.py"}
+    needs = {"flwr", "uvicorn", "fastapi", "starlette", "httpx", "cryptography"}
+    for file in SOURCE.rglob("*.py"):
+        if file.is_relative_to(SOURCE / "engine" / "flower"):
+            continue
+        for module in imports(file):
+            assert module.split(".")[0] not in needs, f"{file} imports {module}"
+            if module.startswith("dynamite_fl.engine.flower"):
+                assert file in may or file.name == "flower_cli.py", f"{file} imports {module}"
+
+
 @pytest.mark.parametrize("arguments", [["plan"], ["plan", "--json"], ["plan", "--help"]])
 def test_planning_starts_light(arguments: list[str]) -> None:
     script = f"""

@@ -221,13 +221,13 @@ class SimulatedEngine:
         """All clients at once, in worker processes, or one after the other."""
         states = [self._states.get(order.client, ClientState()) for order in orders]
         if self._linear:
-            return play_stacked([self._client(order.client) for order in orders], orders, states)
+            return play_stacked([self.client(order.client) for order in orders], orders, states)
         if self.workers > 1:
             if self._pool is None:
-                self._pool = Pool(self.workers, self._client)
+                self._pool = Pool(self.workers, self.client)
             return self._pool.play(orders, states)
         return [
-            self._client(order.client).play(order, state)
+            self.client(order.client).play(order, state)
             for order, state in zip(orders, states, strict=True)
         ]
 
@@ -242,7 +242,8 @@ class SimulatedEngine:
         if self._pool is not None:
             self._pool.keep(kept)
 
-    def _client(self, client: int) -> Client:
+    def client(self, client: int) -> Client:
+        """The client at a place, with its data."""
         return Client(
             model=self.model,
             inputs=self.task.train_inputs,

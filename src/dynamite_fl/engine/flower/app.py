@@ -33,8 +33,9 @@ _TRIAL_SAMPLES = 32
 def client_app(make_client: Callable[[Context], Client], folder: Path | None = None) -> ClientApp:
     """A ClientApp that plays rounds.
 
-    The node's configuration may have ``name``, what the device is called, and ``state``, the
-    folder for what it carries from round to round.
+    The node's configuration may have ``name``, what the device is called; ``state``, the folder
+    for what it carries from round to round; and ``cpu_share``, how much of the time it computes,
+    for a device that has other things to do.
 
     Args:
         make_client: The client with this device's data; called once in a process.
@@ -61,7 +62,7 @@ class _Device:
         began = time.perf_counter()
         client = self._made(context)
         if self._speed is None:
-            self._speed = _trial(client)
+            self._speed = _share(context) * _trial(client)
         met = Introduction(
             name=_name(context),
             samples=_samples(client),
@@ -78,7 +79,7 @@ class _Device:
         check_order(order, client.model.first_weights)
         files = StateFiles(self._folder or Path(str(context.node_config["state"])))
         state = files.before(training, order.round_index)
-        watched = _Watched(client.model)
+        watched = _Watched(client.model, _share(context))
         began = time.perf_counter()
         reply = replace(client, model=cast(FlatModel, watched)).play(order, state)
         seconds = time.perf_counter() - began
@@ -98,10 +99,14 @@ class _Device:
 
 
 class _Watched:
-    """A model that notes how long its gradients take, from the first's begin to the last's end."""
+    """A model that notes how long its gradients take, from the first's begin to the last's end.
 
-    def __init__(self, model: FlatModel) -> None:
+    With a share of the time below 1, it rests after each.
+    """
+
+    def __init__(self, model: FlatModel, share: float) -> None:
         self._model = model
+        self._share = share
         self._began: float | None = None
         self.seconds = 0.0
         self.samples = 0
@@ -111,9 +116,12 @@ class _Watched:
 
     def gradient(self, weights: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The model's own."""
+        now = time.perf_counter()
         if self._began is None:
-            self._began = time.perf_counter()
+            self._began = now
         found = self._model.gradient(weights, inputs, targets)
+        if self._share < 1:
+            time.sleep((time.perf_counter() - now) * (1 / self._share - 1))
         self.seconds = time.perf_counter() - self._began
         self.samples += len(inputs)
         return found
@@ -122,6 +130,10 @@ class _Watched:
 def _name(context: Context) -> str:
     """What the device calls itself; its node's number if it has no name."""
     return str(context.node_config.get("name", f"node-{context.node_id:x}"))
+
+
+def _share(context: Context) -> float:
+    return float(context.node_config.get("cpu_share", 1.0))
 
 
 def _samples(client: Client) -> int:
