@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, cast
 
 import numpy as np
+from flwr.app import Context
 from rich.console import Console
 
 from dynamite_fl.client.client import Client
@@ -125,6 +126,17 @@ def job_client(job: TrainingJob, data_dir: Path | None, part: int | None) -> Cli
     if part >= len(engine.devices):
         raise JobError(f"--part is {part}, but the job has {len(engine.devices)} parts, from 0 on")
     return engine.client(part)
+
+
+def _stock_client(context: Context) -> Client:
+    """The client that a stock SuperNode's configuration describes."""
+    config = context.node_config
+    data_dir = Path(str(config["data-dir"])) if "data-dir" in config else None
+    part = int(config["part"]) if "part" in config else None
+    return job_client(load_training_job(Path(str(config["job"]))), data_dir, part)
+
+
+stock_app = client_app(_stock_client)  # what the bundle for stock SuperNodes is made of
 
 
 def _job_of(serving: Serving) -> TrainingJob:

@@ -37,6 +37,7 @@ def test_in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     apps = {place: client_app.client_app(client_app.make_client) for place in own}
     grid = LocalGrid(apps, own)
+    config: dict[str, bool | float | int | str]
     config = {"rounds": 15, "clients": 2, "folder": str(tmp_path / "run")}
     context = Context(1, 1, {}, RecordDict(), config, series_id=1)
     server_app.app(grid, context)

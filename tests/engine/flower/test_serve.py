@@ -109,7 +109,7 @@ def check_ledger(folder: Path, rounds: int) -> None:
         cost, samples, seconds = line["cost"], line["samples"], line["seconds"]
 
 
-def said(*arguments: str | Path) -> str:
+def said(*arguments: object) -> str:
     """What the command says when it cannot do what it was asked, in one line."""
     result = CliRunner().invoke(app, [str(word) for word in arguments])
     assert result.exit_code == 2, result.output

@@ -20,7 +20,6 @@ from flwr.common.constant import NOOP_ACCOUNT_NAME, NOOP_FLWR_AID, SUPERLINK_NOD
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID, TaskType
 from flwr.supercore.error import http_error_translator
-from flwr.supercore.fab import Fab
 from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.object_store import NoObjectInStoreError
@@ -34,6 +33,8 @@ from flwr.superlink.routers.fleet.router import router as fleet_router
 from flwr.superlink.servicer.runtime import runtime_handlers
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
+
+from dynamite_fl.engine.flower import stock
 
 _SECONDS_TO_START = 20.0
 _SECONDS_TO_STOP = 5.0
@@ -61,12 +62,9 @@ class Link:
         host: The address to listen at.
         port: The port, 0 for a free one.
         secrets: Certificate and node keys; None only for this machine.
-        fab: The app that stock SuperNodes run; nodes of ours bring their own.
     """
 
-    def __init__(
-        self, host: str, port: int, secrets: Secrets | None = None, fab: Fab | None = None
-    ) -> None:
+    def __init__(self, host: str, port: int, secrets: Secrets | None = None) -> None:
         if secrets is None and not _is_loopback(host):
             raise ValueError(
                 f"without certificates and node keys only this machine is served, not {host}: "
@@ -92,7 +90,7 @@ class Link:
         self.port: int = self._socket.getsockname()[1]
         self._server = uvicorn.Server(self._config())
         self._thread = threading.Thread(target=self._serve, name="superlink", daemon=True)
-        self.grid, self._task = self._begin(fab)
+        self.grid, self._task = self._begin()
         self._alive = HeartbeatSender(
             lambda: bool(self._state.acknowledge_task_heartbeat(self._task.task_id))
         )
@@ -144,13 +142,13 @@ class Link:
             ssl_keyfile=None if secrets is None else str(secrets.key),
         )
 
-    def _begin(self, fab: Fab | None) -> tuple[HttpGrid, Any]:
+    def _begin(self) -> tuple[HttpGrid, Any]:
         """A run that is under way, as a ServerApp would have one, and its Grid."""
         state = self._state
         run_id = state.create_run(
-            fab_id=None if fab is None else "dynamite/clients",
-            fab_version=None if fab is None else "1.0.0",
-            fab_hash=None if fab is None else state.store_fab(fab),
+            fab_id=stock.ID,
+            fab_version=stock.VERSION,
+            fab_hash=state.store_fab(stock.stock_bundle()),
             override_config={},
             federation_id=NOOP_FEDERATION_ID,
             federation_config=None,
@@ -189,15 +187,18 @@ class _Direct:
 
     def _is_whole(self, message_id: str) -> bool:
         """Whether all of a reply is here; also if there is none, for errors that stand for it."""
-        reply_id = self._state.message_ins_id_to_message_res_id.get(message_id)
-        if reply_id is None:
-            return True
-        store = self._state.object_store
-        try:
-            trees: Iterable[Any] = iterate_object_tree(store.get_object_tree(reply_id))
-            return all(store.get(tree.object_id) for tree in trees)
-        except NoObjectInStoreError:
-            return True
+        state = self._state
+        with state.lock:
+            reply_id = state.message_ins_id_to_message_res_id.get(message_id)
+            if reply_id is None:
+                return True
+            try:
+                tree: Iterable[Any] = iterate_object_tree(
+                    state.object_store.get_object_tree(reply_id)
+                )
+                return all(state.object_store.get(part.object_id) for part in tree)
+            except NoObjectInStoreError:  # what was not sent in time is gone
+                return False
 
 
 def _is_loopback(host: str) -> bool:

@@ -58,6 +58,7 @@ _HEARTBEAT = 10.0  # seconds; a node that was silent for twice as long is taken 
 _SHORTEST_POLL, _LONGEST_POLL = 0.02, 0.25  # seconds between looks for a message
 _SHORTEST_BREAK, _LONGEST_BREAK = 0.5, 10.0  # seconds before the next try to connect
 _SECONDS_WITHOUT_SERVER = 15.0  # that a connection is kept for
+_SECONDS_TO_RETRY = 0.2
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,11 @@ class Node:
                 ActivateNodeRequest(public_key=public, heartbeat_interval=_HEARTBEAT)
             )
             _log.info("connected to %s", self.server)
-            connection = _Connection(client, activated.node_id, self.config)
+            connection = _Connection(client, activated.node_id, self.config, self.leave)
             beating = threading.Thread(target=connection.beat, daemon=True)
             beating.start()
             try:
-                connection.take_part(app, self.leave)
+                connection.take_part(app)
             finally:
                 connection.over.set()
                 beating.join()
@@ -143,12 +144,18 @@ def _reason(error: Exception) -> str:
 class _Connection:
     """A node that the server knows, for as long as it does."""
 
-    def __init__(self, client: FleetHttpClient, node_id: int, config: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        client: FleetHttpClient,
+        node_id: int,
+        config: dict[str, Any],
+        leave: threading.Event,
+    ) -> None:
         self.over = threading.Event()
         self._client = client
         self._node = NodeRecord(node_id=node_id)
         self._config = config
-        self._heard = time.monotonic()  # when the server last answered
+        self._leave = leave
 
     def beat(self) -> None:
         """Tell the server now and then that this node is alive."""
@@ -162,21 +169,19 @@ class _Connection:
             except (httpx.HTTPError, ValueError):
                 self.over.set()
 
-    def take_part(self, app: App, leave: threading.Event) -> None:
+    def take_part(self, app: App) -> None:
         """Answer messages until it is over or time to leave."""
         pause = _SHORTEST_POLL
-        while not self.over.is_set() and not leave.is_set():
-            message = self._patiently(self._receive)
+        while not self.over.is_set() and not self._leave.is_set():
+            message = self._receive()
             if message is None:
-                leave.wait(pause)
+                self._leave.wait(pause)
                 pause = min(1.3 * pause, _LONGEST_POLL)
                 continue
             pause = _SHORTEST_POLL
             began = time.monotonic()
             reply = self._reply(app, message)
-            seconds = time.monotonic() - began
-            self._heard = time.monotonic()
-            self._patiently(partial(self._send, reply, seconds))
+            self._send(reply, time.monotonic() - began)
 
     def say_goodbye(self) -> None:
         """Let the server know at once that this node has left."""
@@ -185,29 +190,32 @@ class _Connection:
         except (httpx.HTTPError, RuntimeError, ValueError):
             _log.info("the server could not be told that this node leaves")
 
-    def _patiently(self, call: Callable[[], Message | None]) -> Message | None:
-        """What a call gives; None if the server is out of reach, for a while."""
-        try:
-            given = call()
-        except httpx.TransportError:
-            if time.monotonic() - self._heard > _SECONDS_WITHOUT_SERVER:
-                raise
-            return None
-        self._heard = time.monotonic()
-        return given
+    def _call(self, method: Callable[[Any], Any], request: Any) -> Any:
+        """What the server answers; tried again for a while if it is out of reach."""
+        until = time.monotonic() + _SECONDS_WITHOUT_SERVER
+        while True:
+            try:
+                return method(request)
+            except httpx.TransportError as error:
+                if self.over.is_set() or self._leave.is_set() or time.monotonic() > until:
+                    raise
+                _log.info("trying again: %s", _reason(error))
+                self._leave.wait(_SECONDS_TO_RETRY)
 
     def _receive(self) -> Message | None:
         """The next message, if there is one."""
-        response = self._client.PullMessages(PullMessagesRequest(node=self._node))
+        response = self._call(self._client.PullMessages, PullMessagesRequest(node=self._node))
         if not response.messages_list:
             return None
         run_id = response.messages_list[0].metadata.run_id
         tree = response.message_object_trees[0]
         message: Message = pull_and_inflate_object_from_tree(
             tree,
-            make_pull_object_fn_protobuf(self._client.PullObject, self._node, run_id),
+            make_pull_object_fn_protobuf(
+                partial(self._call, self._client.PullObject), self._node, run_id
+            ),
             make_confirm_message_received_fn_protobuf(
-                self._client.ConfirmMessageReceived, self._node, run_id
+                partial(self._call, self._client.ConfirmMessageReceived), self._node, run_id
             ),
             return_type=Message,
         )
@@ -239,18 +247,19 @@ class _Connection:
     def _send(self, reply: Message, seconds: float) -> None:
         reply.metadata.__dict__["_message_id"] = reply.object_id
         with no_object_id_recompute():
-            response = self._client.PushMessages(
+            response = self._call(
+                self._client.PushMessages,
                 PushMessagesRequest(
                     node=self._node,
                     messages_list=[message_to_proto(remove_content_from_message(reply))],
                     message_object_trees=[get_object_tree(reply)],
                     clientapp_runtime_list=[seconds],
-                )
+                ),
             )
             push_objects(
                 get_all_nested_objects(reply),
                 make_push_object_fn_protobuf(
-                    self._client.PushObject,
+                    partial(self._call, self._client.PushObject),
                     self._node,
                     reply.metadata.run_id,
                     response.session_id,
