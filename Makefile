@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 FLOWER_VENV ?= .venv-flower
 FLOWER := src/dynamite_fl/flower.py src/dynamite_fl/engine/flower tests/engine/flower
 
-.PHONY: help run test test-flower test-faults lint types bench clean
+.PHONY: help run test test-flower test-faults lint types bench bench-flower clean
 
 help:
 	@echo "make run     set up, then train by the embedded job: digits on ten devices"
@@ -48,6 +48,9 @@ types: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/planner.py
 	$(BIN)/python benchmarks/training.py
+
+bench-flower: $(FLOWER_VENV)/.ready
+	$(FLOWER_VENV)/bin/python benchmarks/flower.py
 
 clean:
 	rm -rf $(VENV) $(FLOWER_VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -11,6 +11,7 @@ import typer
 
 CANNOT_USE = 2
 INFEASIBLE = 3
+_OF_FLOWER = {"cryptography", "fastapi", "flwr", "httpx", "starlette", "uvicorn"}
 
 JobFile = Annotated[Path | None, typer.Argument(help="A TOML file; without one, the embedded job.")]
 Overrides = Annotated[
@@ -38,7 +39,7 @@ def errors(as_json: bool) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name != "flwr":
+        if (error.name or "").partition(".")[0] not in _OF_FLOWER:
             raise
         fail("this needs Flower: pip install 'dynamite-fl[flower]'", CANNOT_USE, as_json, {})
     except Infeasible as error:

@@ -206,7 +206,7 @@ class FlowerEngine:
         here, least = len(self.roster.guests), self.patience.least_nodes
         return TooFewNodes(
             f"{here} of at least {least} nodes are here after {self.patience.join_seconds:g} s of "
-            "waiting: start more, then resume"
+            "waiting: start more of them, and go on from the run's folder"
         )
 
     def _timeout(self, order: RoundOrder) -> float:
