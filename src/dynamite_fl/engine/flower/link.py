@@ -82,6 +82,7 @@ class Link:
             self._state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, key, 0): name
             for name, key in known.items()
         }
+        self.grid, self._task = self._begin()
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = socket.create_server((host, port), family=family)
@@ -90,7 +91,6 @@ class Link:
         self.port: int = self._socket.getsockname()[1]
         self._server = uvicorn.Server(self._config())
         self._thread = threading.Thread(target=self._serve, name="superlink", daemon=True)
-        self.grid, self._task = self._begin()
         self._alive = HeartbeatSender(
             lambda: bool(self._state.acknowledge_task_heartbeat(self._task.task_id))
         )

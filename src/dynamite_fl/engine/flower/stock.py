@@ -6,6 +6,7 @@ file on the device, and ``part``, ``data-dir``, ``name``, ``state``, as for ``dy
 """
 
 import hashlib
+import warnings
 
 from flwr.cli.build import build_fab_from_files
 from flwr.supercore.fab import Fab
@@ -34,5 +35,7 @@ clientapp = "dynamite_node.app:app"
 
 def stock_bundle() -> Fab:
     """The bundle, the same every time."""
-    content, _ = build_fab_from_files({name: text.encode() for name, text in _FILES.items()})
+    with warnings.catch_warnings():  # flwr uses what newer versions of pathspec deprecate
+        warnings.simplefilter("ignore", DeprecationWarning)
+        content, _ = build_fab_from_files({name: text.encode() for name, text in _FILES.items()})
     return Fab(hashlib.sha256(content).hexdigest(), content, {})
