@@ -2,12 +2,16 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Flower wants older versions of some packages, so what needs it has an environment of its own.
+FLOWER_VENV ?= .venv-flower
+FLOWER := src/dynamite_fl/flower.py src/dynamite_fl/engine/flower tests/engine/flower
 
-.PHONY: help run test lint types bench clean
+.PHONY: help run test test-flower test-faults lint types bench bench-flower clean
 
 help:
 	@echo "make run     set up, then train by the embedded job: digits on ten devices"
 	@echo "make test    set up, then lint, check types and run the tests"
+	@echo "make test-faults  run those tests on real processes that take minutes"
 	@echo "make bench   set up, then measure the speed of planning and of training"
 	@echo "make clean   remove the environment and caches"
 
@@ -17,11 +21,22 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+$(FLOWER_VENV)/.ready: pyproject.toml constraints-flower.txt
+	$(PYTHON) -m venv $(FLOWER_VENV)
+	$(FLOWER_VENV)/bin/python -m pip install --quiet --constraint constraints-flower.txt --editable '.[dev,flower]'
+	@touch $@
+
 run: $(VENV)/.ready
 	$(BIN)/dynamite run
 
-test: lint types
+test: lint types test-flower
 	$(BIN)/pytest
+
+test-flower: $(FLOWER_VENV)/.ready
+	$(FLOWER_VENV)/bin/pytest $(FLOWER)
+
+test-faults: $(FLOWER_VENV)/.ready
+	$(FLOWER_VENV)/bin/pytest -m faults $(FLOWER)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check
@@ -34,5 +49,8 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/planner.py
 	$(BIN)/python benchmarks/training.py
 
+bench-flower: $(FLOWER_VENV)/.ready
+	$(FLOWER_VENV)/bin/python benchmarks/flower.py
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FLOWER_VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

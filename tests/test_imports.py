@@ -54,6 +54,19 @@ def test_packages_import_only_what_they_may(package: str) -> None:
                 assert top == "numpy" or top in sys.stdlib_module_names, f"{file} imports {module}"
 
 
+def test_only_what_is_for_real_machines_imports_flower() -> None:
+    """So that all else works without the extra: its home, and the two files that use it."""
+    may = {SOURCE / "flower.py", SOURCE / "flower_command.py"}
+    needs = {"flwr", "uvicorn", "fastapi", "starlette", "httpx", "cryptography"}
+    for file in SOURCE.rglob("*.py"):
+        if file in may or file.is_relative_to(SOURCE / "engine" / "flower"):
+            continue
+        for module in imports(file):
+            assert module.split(".")[0] not in needs, f"{file} imports {module}"
+            if module.startswith("dynamite_fl.engine.flower"):
+                assert file.name == "flower_cli.py", f"{file} imports {module}"
+
+
 @pytest.mark.parametrize("arguments", [["plan"], ["plan", "--json"], ["plan", "--help"]])
 def test_planning_starts_light(arguments: list[str]) -> None:
     script = f"""
@@ -68,6 +81,29 @@ assert not heavy, heavy
 assert "numpy" not in sys.modules or "--help" not in {arguments!r}
 """
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "words", [["serve", "--name", "a"], ["node", "--name", "a"], ["keys", "a"]]
+)
+def test_without_flower_it_says_what_to_install(words: list[str], tmp_path: Path) -> None:
+    script = f"""
+import sys
+sys.modules["flwr"] = sys.modules["cryptography"] = None
+from dynamite_fl.cli import app
+app({words!r})
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+    )
+    assert result.returncode == 2, result.stderr
+    assert "pip install 'dynamite-fl[flower]'" in result.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_public_names() -> None:

@@ -8,18 +8,27 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dynamite_fl.flower_cli import flower_app
+from dynamite_fl.options import (
+    CANNOT_USE,
+    INFEASIBLE,
+    Data,
+    JobFile,
+    Json,
+    Name,
+    Overrides,
+    Runs,
+    errors,
+    fail,
+)
+
 if TYPE_CHECKING:
     from dynamite_fl.plan_report import PlanReport
-
-_CANNOT_USE = 2
-_INFEASIBLE = 3
 
 app = typer.Typer(
     help="Federated learning that keeps to a deadline and a budget.",
@@ -39,7 +48,7 @@ def main() -> None:
         app(prog_name="dynamite")
     except OSError as error:  # the disk that output goes to is full, or the like
         sys.stderr.write(f"dynamite: output cannot be written: {error.strerror}\n")
-        os._exit(_CANNOT_USE)  # an ordinary exit would try to write it once more
+        os._exit(CANNOT_USE)  # an ordinary exit would try to write it once more
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -61,18 +70,6 @@ def _root(
 ) -> None:
     """Options that every command has."""
 
-
-_JobFile = Annotated[
-    Path | None, typer.Argument(help="A TOML file; without one, the embedded job.")
-]
-_Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Replace a key of the job, as in limits.deadline=500; none removes it. Repeatable.",
-    ),
-]
 
 _PLAN_EPILOG = """
 [bold]Examples[/bold]
@@ -105,8 +102,8 @@ within a deadline and a cost budget, exactly.
 
 @app.command(help=_PLAN_HELP, epilog=_PLAN_EPILOG)
 def plan(
-    job: _JobFile = None,
-    overrides: _Overrides = None,
+    job: JobFile = None,
+    overrides: Overrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
     csv_file: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write a line for each client.")
@@ -149,11 +146,11 @@ def _plan(
             write_atomically(csv_file, to_csv(report))
     except Infeasible as error:
         details = {"misses": [vars(miss) for miss in error.misses], "rounds": error.rounds}
-        _fail(str(error), _INFEASIBLE, as_json, {"infeasible": details})
+        fail(str(error), INFEASIBLE, as_json, {"infeasible": details})
     except ValueError as error:
-        _fail(in_job_words(str(error)), _CANNOT_USE, as_json, {})
+        fail(in_job_words(str(error)), CANNOT_USE, as_json, {})
     except OSError as error:
-        _fail(f"{csv_file} cannot be written: {error.strerror}", _CANNOT_USE, as_json, {})
+        fail(f"{csv_file} cannot be written: {error.strerror}", CANNOT_USE, as_json, {})
     return report
 
 
@@ -182,22 +179,15 @@ Ends with 0, with 2 if the job cannot be used, with 3 if no round keeps its limi
 interrupted.
 """
 
-_Name = Annotated[str | None, typer.Option("--name", help="The run's folder below runs/.")]
-_Runs = Annotated[Path, typer.Option("--runs", help="Where run folders are.")]
-_Data = Annotated[
-    Path | None, typer.Option("--data-dir", help="Where datasets are; else DYNAMITE_DATA.")
-]
-_Json = Annotated[bool, typer.Option("--json", help="Print the history's last line as JSON.")]
-
 
 @app.command(help=_RUN_HELP, epilog=_RUN_EPILOG)
 def run(
-    job: _JobFile = None,
-    overrides: _Overrides = None,
-    name: _Name = None,
-    runs: _Runs = Path("runs"),
-    data_dir: _Data = None,
-    as_json: _Json = False,
+    job: JobFile = None,
+    overrides: Overrides = None,
+    name: Name = None,
+    runs: Runs = Path("runs"),
+    data_dir: Data = None,
+    as_json: Json = False,
 ) -> None:
     """Train by a job."""
     from datetime import datetime
@@ -205,32 +195,32 @@ def run(
     from dynamite_fl.run_command import start_run
 
     stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    with _errors(as_json):
+    with errors(as_json):
         start_run(runs / (name or stamp), job, overrides or [], data_dir, as_json)
 
 
 @app.command(epilog="[bold]Example[/bold]\n\ndynamite resume runs/tuesday")
 def resume(
     folder: Annotated[Path, typer.Argument(help="A run's folder.")],
-    data_dir: _Data = None,
-    as_json: _Json = False,
+    data_dir: Data = None,
+    as_json: Json = False,
 ) -> None:
     """Go on with a training that was interrupted, to the very result it would have had."""
     from dynamite_fl.run_command import resume_run
 
-    with _errors(as_json):
+    with errors(as_json):
         resume_run(folder, data_dir, as_json)
 
 
 @app.command(epilog="[bold]Example[/bold]\n\ndynamite show runs/tuesday --json")
 def show(
     folder: Annotated[Path, typer.Argument(help="A run's folder.")],
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """What a training reached and spent."""
     from dynamite_fl.run_command import show_run
 
-    with _errors(as_json):
+    with errors(as_json):
         show_run(folder, as_json)
 
 
@@ -260,8 +250,8 @@ Ends with 0, with 1 if a run failed, with 2 if the job cannot be used, with 130 
 
 @app.command(help=_COMPARE_HELP, epilog=_COMPARE_EPILOG)
 def compare(
-    job: _JobFile = None,
-    overrides: _Overrides = None,
+    job: JobFile = None,
+    overrides: Overrides = None,
     controllers: Annotated[
         str | None,
         typer.Option(metavar="A,B,...", help="Which; without it, all but fixed."),
@@ -286,8 +276,8 @@ def compare(
     name: Annotated[
         str | None, typer.Option("--name", help="The comparison's folder below runs/.")
     ] = None,
-    runs: _Runs = Path("runs"),
-    data_dir: _Data = None,
+    runs: Runs = Path("runs"),
+    data_dir: Data = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many runs at a time.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
@@ -299,7 +289,7 @@ def compare(
     from dynamite_fl.run_config import load_training_job
 
     stamp = datetime.now().strftime("compare-%Y-%m-%d-%H%M%S")
-    with _errors(as_json):
+    with errors(as_json):
         request = Request(
             job=load_training_job(job, overrides or []),
             controllers=_listed(controllers),
@@ -318,24 +308,4 @@ def _listed(words: str | None) -> list[str] | None:
     return None if words is None else [each.strip() for each in words.split(",")]
 
 
-@contextmanager
-def _errors(as_json: bool) -> Iterator[None]:
-    """Say in one line what is wrong with a job, and end with the code for it."""
-    from dynamite_fl.plan.infeasible import Infeasible
-
-    try:
-        yield
-    except Infeasible as error:
-        _fail(str(error), _INFEASIBLE, as_json, {})
-    except ValueError as error:
-        _fail(str(error), _CANNOT_USE, as_json, {})
-    except OSError as error:
-        where = error.filename or "the run's folder"
-        _fail(f"{where} cannot be written: {error.strerror}", _CANNOT_USE, as_json, {})
-
-
-def _fail(message: str, code: int, as_json: bool, details: dict[str, object]) -> NoReturn:
-    if as_json:
-        typer.echo(json.dumps({"error": message, **details}))
-    typer.echo(f"dynamite: {message}", err=True)
-    sys.exit(code)
+app.add_typer(flower_app)

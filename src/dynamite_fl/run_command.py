@@ -61,7 +61,7 @@ def start_run(
     begin(training)  # so that limits that allow no round are refused here
     path.mkdir(parents=True)
     write_atomically(RunFolder(path).job, to_toml(job.tables))
-    _train(RunFolder(path), job, training, as_json)
+    train(RunFolder(path), job, training, as_json)
 
 
 def resume_run(path: Path, data_dir: Path | None, as_json: bool) -> None:
@@ -69,12 +69,23 @@ def resume_run(path: Path, data_dir: Path | None, as_json: bool) -> None:
     folder = RunFolder(path)
     if not folder.job.exists():
         raise JobError(f"{path} is no run folder: it has no {folder.job.name}")
+    if folder.nodes.exists():
+        raise JobError(f"{path} is of real machines: go on with dynamite serve or cluster")
     job = load_training_job(folder.job)
-    _train(folder, job, make_training(job, data_dir), as_json)
+    train(folder, job, make_training(job, data_dir), as_json)
 
 
-def _train(folder: RunFolder, job: TrainingJob, training: Training, as_json: bool) -> None:
+def train(
+    folder: RunFolder,
+    job: TrainingJob,
+    training: Training,
+    as_json: bool,
+    *,
+    seconds_between_checkpoints: float = 30.0,
+    go_on: str | None = None,
+) -> None:
     """Train from where the folder is, and show what comes of it."""
+    go_on = go_on or f"dynamite resume {folder.path}"
     torch.set_num_threads(1)  # two threads on busy cores can be many times slower
     title = f"{job.tables['controller']['name']} on {len(training.fleet)} devices, {folder.path}"
     console = Console(stderr=as_json, highlight=False)
@@ -83,12 +94,14 @@ def _train(folder: RunFolder, job: TrainingJob, training: Training, as_json: boo
         RunView(console, title, training.limits) as view,
         _Interrupts() as interrupts,
     ):
-        for progress, line in run(training, folder):
+        for progress, line in run(
+            training, folder, seconds_between_checkpoints=seconds_between_checkpoints
+        ):
             if line is not None:
                 view.show(line)
             if interrupts.asked and not progress.ended:
                 save(training, folder, progress)
-                console.print(f"Interrupted. To go on: dynamite resume {folder.path}")
+                console.print(f"Interrupted. To go on: {go_on}")
                 raise SystemExit(INTERRUPTED)
     show_run(folder.path, as_json)
 

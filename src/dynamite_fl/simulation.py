@@ -108,15 +108,20 @@ def simulate(
         seed=seed,
     )
     training = Training(engine, controller, limits, schedule, engine.enroll())
-    with _one_thread():
-        return _history(training, None if folder is None else RunFolder(Path(folder)), on_round)
+    with one_thread():
+        return history_of(training, None if folder is None else RunFolder(Path(folder)), on_round)
 
 
-def _history(
-    training: Training, folder: RunFolder | None, on_round: Callable[[Line], None] | None
+def history_of(
+    training: Training,
+    folder: RunFolder | None,
+    on_round: Callable[[Line], None] | None,
+    *,
+    seconds_between_checkpoints: float = 30.0,
 ) -> History:
+    """Train to the end; the rounds as they were, those before a resume included."""
     lines: list[Line] = []
-    for _, line in run(training, folder):
+    for _, line in run(training, folder, seconds_between_checkpoints=seconds_between_checkpoints):
         if line is not None:
             lines.append(json.loads(to_line(line)))  # as a file would have it
             if on_round is not None:
@@ -138,7 +143,7 @@ def _devices(given: Devices | Fleet | str, seed: int) -> Devices:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Torch on one thread: two on busy cores can be many times slower."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

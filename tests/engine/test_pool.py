@@ -88,7 +88,7 @@ def orders_for(engine: SimulatedEngine, weights: Tensor, round_index: int = 1) -
 
 
 def client_pool(engine: SimulatedEngine, workers: int = 2) -> Pool:
-    return Pool(workers, engine._client)
+    return Pool(workers, engine.client)
 
 
 def result(folder: RunFolder) -> tuple[bytes, str]:
@@ -168,7 +168,7 @@ def test_a_state_that_is_not_kept_is_as_it_was() -> None:
     pool.keep([1, 2])
     states = pool.take_states()
     assert sorted(states) == list(range(CLIENTS))
-    alone = engine._client(0).play(orders_for(engine, weights)[0], ClientState()).state
+    alone = engine.client(0).play(orders_for(engine, weights)[0], ClientState()).state
     kept = states[0].memory
     assert kept is not None
     assert alone.memory is not None
@@ -239,7 +239,7 @@ def test_ctrl_c_in_a_round_leaves_workers_that_answer() -> None:
     assert sorted(states) == list(range(CLIENTS))
     again = pool.play(orders_for(engine, weights, 2), [states[c] for c in range(CLIENTS)])
     alone = [
-        engine._client(order.client).play(order, states[order.client])
+        engine.client(order.client).play(order, states[order.client])
         for order in orders_for(engine, weights, 2)
     ]
     for ours, theirs in zip(again, alone, strict=True):

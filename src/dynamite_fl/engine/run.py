@@ -58,6 +58,11 @@ class RunFolder:
         return self.path / "ended.txt"
 
     @property
+    def nodes(self) -> Path:
+        """The names of real machines, in the order of their places; not there if simulated."""
+        return self.path / "nodes.json"
+
+    @property
     def model(self) -> Path:
         """The weights by their names."""
         return self.path / "model.safetensors"

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from dynamite_fl.client.client import (
@@ -20,9 +19,8 @@ from dynamite_fl.client.client import (
     compared_with,
 )
 from dynamite_fl.client.flat import FlatModel
-from dynamite_fl.client.probe import Figures
 from dynamite_fl.client.stacked import linear_layer, play_stacked
-from dynamite_fl.engine.average import average
+from dynamite_fl.engine.collect import collect
 from dynamite_fl.engine.devices import Devices, nominal_fleet
 from dynamite_fl.engine.engine import Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.engine.evaluate import arrived_sample, evaluate
@@ -31,12 +29,10 @@ from dynamite_fl.engine.timing import Timing, round_timing
 from dynamite_fl.engine.traffic import traffic
 from dynamite_fl.plan.problem import BoolArray
 from dynamite_fl.records import Fleet, FloatArray, IntArray
-from dynamite_fl.reports import Probe, RoundReport
+from dynamite_fl.reports import RoundReport
 from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.task import Task
-
-_FIGURES = tuple(each.name for each in fields(Figures))
 
 
 @dataclass(eq=False)
@@ -238,13 +234,13 @@ class SimulatedEngine:
         """All clients at once, in worker processes, or one after the other."""
         states = [self._states.get(order.client, ClientState()) for order in orders]
         if self._linear:
-            return play_stacked([self._client(order.client) for order in orders], orders, states)
+            return play_stacked([self.client(order.client) for order in orders], orders, states)
         if self.workers > 1:
             if self._pool is None:
-                self._pool = Pool(self.workers, self._client)
+                self._pool = Pool(self.workers, self.client)
             return self._pool.play(orders, states)
         return [
-            self._client(order.client).play(order, state)
+            self.client(order.client).play(order, state)
             for order, state in zip(orders, states, strict=True)
         ]
 
@@ -259,7 +255,8 @@ class SimulatedEngine:
         if self._pool is not None:
             self._pool.keep(kept)
 
-    def _client(self, client: int) -> Client:
+    def client(self, client: int) -> Client:
+        """The client at a place, with its data."""
         return Client(
             model=self.model,
             inputs=self.task.train_inputs,
@@ -294,32 +291,5 @@ class SimulatedEngine:
             samples=samples,
             step_seconds=np.where(present, timing.step_seconds, np.nan),
             comm_seconds=np.where(present, timing.comm_seconds, np.nan),
-            probe=_probe(replies, samples) if order.probe else None,
+            probe=collect(replies, samples) if order.probe else None,
         )
-
-
-def _probe(replies: Sequence[Reply | None], samples: FloatArray) -> Probe:
-    """The clients' figures as columns, and how far their gradients are from the average."""
-    columns = {name: np.full(samples.size, np.nan) for name in _FIGURES}
-    variance = np.full(samples.size, np.nan)
-    for place, reply in enumerate(replies):
-        if reply is None:
-            continue
-        if reply.gradient_variance is not None:
-            variance[place] = reply.gradient_variance
-        if reply.figures is not None:
-            for name in _FIGURES:
-                columns[name][place] = getattr(reply.figures, name)
-    gradients = [None if reply is None else reply.gradient for reply in replies]
-    return Probe(**columns, divergence=_divergence(gradients, samples), gradient_variance=variance)
-
-
-def _divergence(gradients: Sequence[Tensor | None], samples: FloatArray) -> FloatArray:
-    """delta_i = |g_i - g| with g = sum_i D_i g_i / D over those who sent a gradient."""
-    divergence = np.full(samples.size, np.nan)
-    sent = [place for place, gradient in enumerate(gradients) if gradient is not None]
-    if sent:
-        found = [gradient for gradient in gradients if gradient is not None]
-        mean = average(found, samples[sent])
-        divergence[sent] = [float(torch.linalg.vector_norm(each - mean)) for each in found]
-    return divergence

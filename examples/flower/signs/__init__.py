@@ -1,0 +1,1 @@
+"""An app of one's own, with DYNAMITE inside."""

@@ -1,0 +1,28 @@
+"""Model, loss and data: nothing of it is DYNAMITE's."""
+
+import torch
+from torch import Tensor, nn
+
+from dynamite_fl.task.task import Task
+
+
+def samples(seed: int, count: int = 400) -> tuple[Tensor, Tensor]:
+    """Points and whether their coordinates' sum is positive: stands for a device's own data."""
+    inputs = torch.randn(count, 8, generator=torch.Generator().manual_seed(seed))
+    return inputs, (inputs.sum(dim=1) > 0).long()
+
+
+def make_task(seed: int) -> Task:
+    """Two linear layers, with the training data of one device."""
+    inputs, labels = samples(seed)
+    test_inputs, test_labels = samples(10_000)
+    return Task(
+        name="signs",
+        make_model=lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)),
+        loss=nn.CrossEntropyLoss(reduction="none"),
+        correct=lambda outputs, targets: outputs.argmax(dim=1) == targets,
+        train_inputs=inputs,
+        train_targets=labels,
+        test_inputs=test_inputs,
+        test_targets=test_labels,
+    )

@@ -1,0 +1,1 @@
+"""Many machines: rounds over Flower's messages. Only this package imports flwr."""

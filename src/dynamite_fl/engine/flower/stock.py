@@ -1,0 +1,41 @@
+"""For stock SuperNodes: an app bundle that has them use the dynamite that they have installed.
+
+A SuperNode runs the app that a server sends. Ours is one line long, so that what runs on a
+device is what was installed there. The node's configuration says the rest: ``job``, the job's
+file on the device, and ``part``, ``data-dir``, ``name``, ``state``, as for ``dynamite node``.
+"""
+
+import hashlib
+import warnings
+
+from flwr.cli.build import build_fab_from_files
+from flwr.supercore.fab import Fab
+
+ID, VERSION = "dynamite/dynamite-node", "1.0.0"
+
+_FILES = {
+    "pyproject.toml": f"""
+[project]
+name = "dynamite-node"
+version = "{VERSION}"
+license = "Apache-2.0"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "dynamite"
+
+[tool.flwr.app.components]
+serverapp = "dynamite_node.app:app"
+clientapp = "dynamite_node.app:app"
+""",
+    "dynamite_node/__init__.py": "",
+    "dynamite_node/app.py": "from dynamite_fl.flower_command import stock_app as app\n",
+}
+
+
+def stock_bundle() -> Fab:
+    """The bundle, the same every time."""
+    with warnings.catch_warnings():  # flwr uses what newer versions of pathspec deprecate
+        warnings.simplefilter("ignore", DeprecationWarning)
+        content, _ = build_fab_from_files({name: text.encode() for name, text in _FILES.items()})
+    return Fab(hashlib.sha256(content).hexdigest(), content, {})

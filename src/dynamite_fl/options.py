@@ -1,0 +1,59 @@
+"""What commands share: options, and how they say that something cannot be used."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+CANNOT_USE = 2
+INFEASIBLE = 3
+_OF_FLOWER = {"cryptography", "fastapi", "flwr", "httpx", "starlette", "uvicorn"}
+
+JobFile = Annotated[Path | None, typer.Argument(help="A TOML file; without one, the embedded job.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Replace a key of the job, as in limits.deadline=500; none removes it. Repeatable.",
+    ),
+]
+
+Name = Annotated[str | None, typer.Option("--name", help="The run's folder below runs/.")]
+Runs = Annotated[Path, typer.Option("--runs", help="Where run folders are.")]
+Data = Annotated[
+    Path | None, typer.Option("--data-dir", help="Where datasets are; else DYNAMITE_DATA.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the history's last line as JSON.")]
+
+
+@contextmanager
+def errors(as_json: bool) -> Iterator[None]:
+    """Say in one line what is wrong with a job, and end with the code for it."""
+    from dynamite_fl.plan.infeasible import Infeasible
+
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _OF_FLOWER:
+            raise
+        fail("this needs Flower: pip install 'dynamite-fl[flower]'", CANNOT_USE, as_json, {})
+    except Infeasible as error:
+        fail(str(error), INFEASIBLE, as_json, {})
+    except ValueError as error:
+        fail(str(error), CANNOT_USE, as_json, {})
+    except OSError as error:
+        where = error.filename or "the run's folder"
+        fail(f"{where} cannot be written: {error.strerror}", CANNOT_USE, as_json, {})
+
+
+def fail(message: str, code: int, as_json: bool, details: dict[str, object]) -> NoReturn:
+    """Say what is wrong, and end."""
+    if as_json:
+        typer.echo(json.dumps({"error": message, **details}))
+    typer.echo(f"dynamite: {message}", err=True)
+    sys.exit(code)
