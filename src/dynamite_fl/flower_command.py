@@ -154,7 +154,8 @@ def _job_of(serving: Serving) -> TrainingJob:
 def _opened(serving: Serving, as_json: bool) -> Iterator[Link]:
     """A link that nodes can connect to; says who can."""
     secrets = None if serving.keys is None else server_secrets(serving.keys)
-    with Link(serving.host, serving.port, secrets) as link, _logged(serving.path / "nodes.log"):
+    log = serving.path / "nodes.log"
+    with _terminable(), Link(serving.host, serving.port, secrets) as link, _logged(log):
         where = f"{serving.host}, port {link.port}"
         who = (
             "for this machine only, as there are no --keys"
@@ -181,7 +182,6 @@ def _train(serving: Serving, job: TrainingJob, link: Link, as_json: bool) -> Non
     )
     with Console(stderr=True).status(f"Waiting for {places} nodes"):
         fleet = engine.enroll()
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     training = replace(simulated, engine=engine, fleet=fleet)
     train(
         RunFolder(serving.path),
@@ -234,6 +234,16 @@ def _started(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Take SIGTERM for Ctrl-C, so that nothing that was started is left behind."""
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _log_to_stderr() -> None:

@@ -137,10 +137,8 @@ def _share(context: Context) -> float:
 
 
 def _samples(client: Client) -> int:
-    """How many it has before the first round; where they stream in, one at least."""
-    if client.receive is None:
-        return int(client.indices.size)
-    return max(client.receive(1, None, client.indices[:0])[0].seen, 1)
+    """How many it has before the first round; where they stream in, rounds will tell."""
+    return int(client.indices.size) if client.receive is None else 1
 
 
 def _trial(client: Client) -> float:
