@@ -13,9 +13,10 @@ def path(head: list[float], tail: list[float]) -> PathReport:
 
 
 def test_gains_by_hand() -> None:
-    """Head (1, 0) and tail (0.5, 0), then head (2, 1): its products with them are 2 and 1."""
+    """Head (1, 0) and tail (0.5, 0), two rounds on head (2, 1): its products with them are 2, 1."""
     course = follow(NO_COURSE, path([1, 0], [0.5, 0]), 4, RATE)
-    assert course.weight == 0  # nothing to compare with yet
+    course = follow(course, path([9, 9], [9, 9]), 4, RATE)  # not compared with what came last
+    assert course.weight == 0
     course = follow(course, path([2, 1], [0, 0]), 4, RATE)
     assert course.slope == pytest.approx(2.0)
     assert course.tail_slope == pytest.approx(1.0)
@@ -52,7 +53,8 @@ def test_the_progress_of_gradient_descent_is_foreseen(steps: int) -> None:
 def test_steps_that_go_on_gaining_should_be_more_and_steps_that_lose_fewer() -> None:
     steps = np.arange(1, 33)
     for tail, best in ((1.0, 32), (1 / 3, 16), (-1.0, 8)):
-        course = Course(np.ones(1), np.ones(1), 16.0, 1.0, 1.0, tail, 0.0, 9.0)
+        both = np.ones(1)
+        course = Course(both, both, local_steps=16.0, slope=1.0, tail_slope=tail, weight=9.0)
         assert steps[np.argmax(progress(course, steps))] == best
 
 

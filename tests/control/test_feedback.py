@@ -18,7 +18,8 @@ CONTROL = Feedback(learning_rate=0.1)
 
 
 def state(slope: float, tail: float, steps: float = 8.0) -> FeedbackState:
-    course = Course(np.ones(1), np.ones(1), steps, 1.0, slope, tail, 0.0, 9.0)
+    both = np.ones(1)
+    course = Course(both, both, local_steps=steps, slope=slope, tail_slope=tail, weight=9.0)
     return FeedbackState(first_guess(FLEET), course, np.array([4.0, 4.0]), 100)
 
 
@@ -26,10 +27,18 @@ def plan_of(given: FeedbackState, limits: Limits = LIMITS) -> Plan:
     return CONTROL._plan(FLEET, limits, given)
 
 
-def test_the_first_round_has_two_steps_on_all_that_fits() -> None:
-    """Of 900, 100 rounds leave 8 each for samples: 160 of them, 80 a step, 40 a client."""
+def test_the_first_round_has_four_steps_on_all_that_fits() -> None:
+    """Of 900, 100 rounds leave 8 each for samples: 160 of them, 40 a step, 20 a client."""
     plan, _ = CONTROL.start(FLEET, LIMITS, BOTH)
-    assert (plan.local_steps, plan.batch_sizes.tolist()) == (2, [40, 40])
+    assert (plan.local_steps, plan.batch_sizes.tolist()) == (4, [20, 20])
+
+
+def test_one_step_where_no_more_is_allowed_or_fits() -> None:
+    plan, _ = CONTROL.start(FLEET, replace(LIMITS, max_local_steps=1), BOTH)
+    assert plan.local_steps == 1
+    tight = replace(LIMITS, rounds=1, budget=1.15)  # three samples: one step of both clients
+    plan, _ = CONTROL.start(FLEET, tight, BOTH)
+    assert (plan.local_steps, plan.batch_sizes.tolist()) == (1, [1, 1])
 
 
 def test_local_steps_double_at_most_and_halve_where_they_lose() -> None:
@@ -67,7 +76,7 @@ def test_what_a_round_shows_of_gradients_is_averaged() -> None:
         path=PathReport(np.ones(1), np.ones(1), np.array([14.0, np.nan])),
     )
     _, after = CONTROL.adapt(report, LIMITS, BOTH, state(1.0, 1.0))
-    assert after.gradient_variance.tolist() == pytest.approx([5.0, 4.0])  # 0.9 * 4 + 0.1 * 14
+    assert after.gradient_variance.tolist() == pytest.approx([7.0, 4.0])  # 0.7 * 4 + 0.3 * 14
 
 
 def test_wrong_settings_are_refused() -> None:

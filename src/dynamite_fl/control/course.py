@@ -5,13 +5,14 @@ round sets out, its own head says which way the loss falls. So the inner product
 head before it is what a step in the first half of a round gained, and with the tail before it what
 a step in the second half still gained: little where clients run apart, less than nothing where
 they run past each other. Rounds draw their batches independently, so noise does not look like
-gain.
+gain. The noise that one round leaves in the model, the next one works off first of all, against
+where the last one led; so heads are compared with rounds before the last only.
 
 What the t-th of tau steps gains is taken as a line through both.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,21 +29,27 @@ class Course:
     """What the path of the model has shown so far; the newest rounds count most.
 
     Attributes:
-        head: Mean gradient of the last heads, (m,).
-        tail: The same of the last tails, (m,).
+        head: Mean gradient of earlier heads, (m,).
+        tail: The same of earlier tails, (m,).
         local_steps: Of how many local steps they are.
-        path_weight: Of these means; 0 before the first round.
+        path_weight: Of these means; 0 before the second round.
+        last_head: Of the last round, which is in no mean yet, (m,).
+        last_tail: Likewise, (m,).
+        last_steps: Likewise; 0 before the first round.
         slope: Mean gain of a step in a head, for a learning rate of 1: the squared norm of the
             global gradient, without noise.
         tail_slope: The same of a step in a tail.
         spread: Variance of single rounds' slopes around their mean.
-        weight: Of these means; 0 before the second round.
+        weight: Of these means; 0 before the third round.
     """
 
     head: FloatArray
     tail: FloatArray
     local_steps: float = 1.0
     path_weight: float = 0.0
+    last_head: FloatArray = field(default_factory=lambda: np.zeros(0))
+    last_tail: FloatArray = field(default_factory=lambda: np.zeros(0))
+    last_steps: int = 0
     slope: float = 0.0
     tail_slope: float = 0.0
     spread: float = 0.0
@@ -66,21 +73,35 @@ NO_COURSE = Course(np.zeros(0), np.zeros(0))
 def follow(course: Course, path: PathReport, local_steps: int, learning_rate: float) -> Course:
     """The course after one round more."""
     head, tail = path.head / learning_rate, path.tail / learning_rate
+    after = replace(_with_last(course), last_head=head, last_tail=tail, last_steps=local_steps)
     if course.path_weight == 0:
-        return Course(head, tail, float(local_steps), 1.0)
-    path_weight, weight = _MEMORY * course.path_weight + 1, _MEMORY * course.weight + 1
-    slope = float(head @ course.head)
-    tail_slope = float(head @ course.tail)
+        return after
+    weight = _MEMORY * course.weight + 1
+    slope, tail_slope = float(head @ course.head), float(head @ course.tail)
     off = slope - course.slope
-    return Course(
-        head=course.head + (head - course.head) / path_weight,
-        tail=course.tail + (tail - course.tail) / path_weight,
-        local_steps=course.local_steps + (local_steps - course.local_steps) / path_weight,
-        path_weight=path_weight,
+    return replace(
+        after,
         slope=course.slope + off / weight,
         tail_slope=course.tail_slope + (tail_slope - course.tail_slope) / weight,
         spread=(1 - 1 / weight) * (course.spread + off**2 / weight),
         weight=weight,
+    )
+
+
+def _with_last(course: Course) -> Course:
+    """The course with its last round in the means."""
+    if course.last_steps == 0:
+        return course
+    if course.path_weight == 0:
+        first = replace(course, head=course.last_head, tail=course.last_tail)
+        return replace(first, local_steps=float(course.last_steps), path_weight=1.0)
+    weight = _MEMORY * course.path_weight + 1
+    return replace(
+        course,
+        head=course.head + (course.last_head - course.head) / weight,
+        tail=course.tail + (course.last_tail - course.tail) / weight,
+        local_steps=course.local_steps + (course.last_steps - course.local_steps) / weight,
+        path_weight=weight,
     )
 
 
@@ -93,7 +114,8 @@ def progress(course: Course, local_steps: ArrayLike) -> FloatArray:
     Example:
         A step in the first half gains 1, one in the second half loses 1: halfway it is nothing.
 
-        >>> course = Course(np.ones(1), np.ones(1), 8.0, 1.0, 1.0, -1.0, 0.0, 9.0)
+        >>> both = np.ones(1)
+        >>> course = Course(both, both, local_steps=8.0, slope=1.0, tail_slope=-1.0, weight=9.0)
         >>> progress(course, [2, 4, 8])
         array([3., 4., 0.])
     """

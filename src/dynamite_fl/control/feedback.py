@@ -14,17 +14,17 @@ from numpy.typing import ArrayLike
 
 from dynamite_fl.control.controller import Measure
 from dynamite_fl.control.course import NO_COURSE, Course, follow, progress
-from dynamite_fl.control.rounds import NOT_KNOWN, repeated, within
+from dynamite_fl.control.rounds import NOT_KNOWN, largest_batch, repeated, within
 from dynamite_fl.control.settings import require_memory, require_positive
 from dynamite_fl.control.system import MEMORY, System, as_fleet, filled, first_guess, update
 from dynamite_fl.plan.cooptfl import cooptimize
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, LossGeometry, Plan
 from dynamite_fl.reports import RoundReport
 
-_FIRST_STEPS = 2  # so that the first round has a tail
+_FEWEST_STEPS = 4  # so that a head has two, in which what swings to and fro cancels
 _LONGEST_STEP = 2.0  # how many times the usual local steps are looked at
 _FEWER = 0.85  # the rounds that are looked at next, as a part of the last
-_VARIANCE_MEMORY = 0.9
+_VARIANCE_MEMORY = 0.7
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,15 +117,16 @@ class Feedback:
         while rounds > 1:
             rounds = min(math.ceil(_FEWER * rounds), rounds - 1)
             plan = self._best(fleet, replace(limits, rounds=rounds), state.course)
-            if plan.bound >= best.bound:
-                break
+            if plan.bound >= best.bound or plan.local_steps <= best.local_steps:
+                break  # fewer rounds are for longer ones, not for larger batches alone
             best = plan
         return best
 
     def _best(self, fleet: Fleet, limits: Limits, course: Course) -> Plan:
         """The plan for these rounds after which the loss is least."""
         unseen = course.weight == 0
-        most = _FIRST_STEPS if unseen else math.ceil(_LONGEST_STEP * course.local_steps)
+        least = min(_FEWEST_STEPS, limits.max_local_steps)
+        most = least if unseen else math.ceil(_LONGEST_STEP * course.local_steps)
 
         def loss_after(
             geometry: LossGeometry,  # noqa: ARG001  what an objective takes
@@ -136,9 +137,13 @@ class Feedback:
             steps = np.asarray(local_steps)
             gain = steps if unseen else self.learning_rate * progress(course, steps)
             left = self.learning_rate / 4 * np.asarray(gradient_noise)
-            return np.where(steps > most, np.inf, left - np.asarray(rounds) * gain)
+            change = left - np.asarray(rounds) * gain
+            return np.where((steps < least) | (steps > most), np.inf, change)
 
-        return cooptimize(fleet, limits, NOT_KNOWN, loss_after)
+        plan = cooptimize(fleet, limits, NOT_KNOWN, loss_after)
+        if math.isfinite(plan.bound):
+            return plan
+        return repeated(fleet, limits, 1, largest_batch(fleet, limits, limits.rounds or 1, 1))
 
 
 def _varied(variance: FloatArray, report: RoundReport) -> FloatArray:
