@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 help:
 	@echo "make run     set up, then train by the embedded job: digits on ten devices"
 	@echo "make test    set up, then lint, check types and run the tests"
-	@echo "make bench   set up, then measure the speed of planning and of training"
+	@echo "make bench   set up, then measure the speed of planning, training and buffers"
 	@echo "make clean   remove the environment and caches"
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -33,6 +33,7 @@ types: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/planner.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/buffers.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
