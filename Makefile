@@ -12,7 +12,7 @@ help:
 	@echo "make run     set up, then train by the embedded job: digits on ten devices"
 	@echo "make test    set up, then lint, check types and run the tests"
 	@echo "make test-faults  run those tests on real processes that take minutes"
-	@echo "make bench   set up, then measure the speed of planning and of training"
+	@echo "make bench   set up, then measure the speed of planning, training and buffers"
 	@echo "make clean   remove the environment and caches"
 
 $(VENV)/.ready: pyproject.toml constraints.txt
@@ -48,6 +48,7 @@ types: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/planner.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/buffers.py
 
 bench-flower: $(FLOWER_VENV)/.ready
 	$(FLOWER_VENV)/bin/python benchmarks/flower.py

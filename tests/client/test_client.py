@@ -100,6 +100,15 @@ def test_gradient_variance_is_measured_anew_when_the_loss_rises() -> None:
     assert risen.measured_samples == 2
 
 
+def test_a_rise_on_few_samples_counts_less() -> None:
+    """On the two samples the loss rises by 3: of 64 that is sqrt(2/64) * 3 = 0.53."""
+    for rise_samples, loss_rise, measured in ((2, 2.9, 2), (64, 0.5, 2), (64, 0.6, 0)):
+        client = client_of([0, 1], loss_rise=loss_rise, rise_samples=rise_samples)
+        state = client.play(ORDER, ClientState()).state
+        order = replace(ORDER, round_index=2, weights=torch.tensor([-2.0, 0.0]))
+        assert client.play(order, state).measured_samples == measured
+
+
 def test_without_a_probe_nothing_is_kept_or_measured() -> None:
     reply = client_of([0, 1]).play(replace(ORDER, probe=False, remember=False), ClientState())
     assert reply.weights.tolist() == [0.875, 1.0]
@@ -214,7 +223,7 @@ def test_drift_by_hand() -> None:
     In round 2 the second arrives, whose loss there is 4/2. Half of all samples are new, so the
     loss of all rises by (2 - 1/2)/2, from 1/2 to the mean of both, 5/4.
     """
-    client = receiving([0], [1])
+    client = receiving([0], [1], loss_rise=100)
     first = client.play(replace(ORDER, local_steps=1), ClientState())
     assert first.samples == 1
     order = replace(ORDER, round_index=2, weights=torch.tensor([1.0, 0.0]))
@@ -223,7 +232,7 @@ def test_drift_by_hand() -> None:
     assert reply.figures is not None
     assert reply.figures.loss == 0.5
     assert reply.figures.drift == pytest.approx(0.75)
-    assert reply.measured_samples == 1  # the new sample; the loss is below the 2 of round 1
+    assert reply.measured_samples == 1  # the new one
 
 
 def test_gradient_variance_is_measured_anew_when_arrivals_raise_the_loss() -> None:

@@ -140,11 +140,14 @@ class ProbeSettings:
         variance_samples: How many samples M_i is measured on, at most.
         drift_samples: How many new samples drift is measured on, at most.
         loss_rise: By how much the loss must rise for M_i to be measured anew.
+        rise_samples: On how many samples a rise counts in full. On fewer it counts less, as chance
+            does more: else clients with small batches would measure all the time.
     """
 
     variance_samples: int = 64
     drift_samples: int = 64
     loss_rise: float = 0.5
+    rise_samples: int = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,14 +250,14 @@ class Client:
             kept = replace(state, memory=memory, worn=False)
             return Reply(steps.weights, samples, None, None, None, 0, kept, steps.path)
         loss = steps.memory.first_loss
-        figures, compared = None, 0
+        figures, drift, compared = None, math.nan, 0
         before = compared_with(state, probe=order.probe, local_steps=order.local_steps)
         if before is not None and steps.gradient is not None:
             drift, compared = self._drift(order, news, loss)
             figures = measure(before, order.weights, loss, steps.gradient, drift)
-            loss += 0.0 if math.isnan(drift) else drift
         found, measured = state.gradient_variance, 0
-        sample = self._variance_sample(order, state, loss)
+        rise = self._rise(state, loss) + (0.0 if math.isnan(drift) else drift)
+        sample = self._variance_sample(order, state, rise)
         if sample is not None:
             found, measured = variance(sample), sample.size
         worn = before is not None and order.local_steps == 1
@@ -286,9 +289,15 @@ class Client:
             fresh = float(self.model.loss(order.weights, *self._samples(rows)))
         return news.share * (fresh - loss), size
 
-    def _variance_sample(self, order: Order, state: ClientState, loss: float) -> IntArray | None:
+    def _rise(self, state: ClientState, loss: float) -> float:
+        """By how much the loss has risen since the last probe, as far as batches can tell."""
+        if state.memory is None:
+            return 0.0
+        trust = min(1.0, math.sqrt(state.memory.batch.size / self.settings.rise_samples))
+        return trust * (loss - state.memory.first_loss)
+
+    def _variance_sample(self, order: Order, state: ClientState, rise: float) -> IntArray | None:
         """The samples to measure M_i on: at first and when the loss has risen, else None."""
-        rise = 0.0 if state.memory is None else loss - state.memory.first_loss
         if state.gradient_variance is not None and rise <= self.settings.loss_rise:
             return None
         random = generator(self.seed, order.client, order.round_index, VARIANCE)

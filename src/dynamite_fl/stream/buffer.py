@@ -87,7 +87,9 @@ class Storage:
         rows = np.empty(seen if self.size is None else min(seen, self.size), dtype=np.int64)
         rows[: buffer.rows.size] = buffer.rows
         rows[where[kept]] = arrivals[kept]  # of several for one place the last one stays
-        return Buffer(rows, seen), np.unique(where[kept])
+        is_new = np.zeros(rows.size, dtype=bool)
+        is_new[where[kept]] = True
+        return Buffer(rows, seen), np.flatnonzero(is_new)
 
     def places(self, client: int, first: int, count: int) -> IntArray:
         """Where samples number first, first + 1, ... of a client go, from 0; -1 for nowhere."""
