@@ -2,11 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Flower wants older versions of some packages, so what needs it has an environment of its own.
-FLOWER_VENV ?= .venv-flower
-FLOWER := src/dynamite_fl/flower.py src/dynamite_fl/engine/flower tests/engine/flower
 
-.PHONY: help run test test-flower test-faults lint types bench bench-flower clean
+.PHONY: help run test test-faults lint types bench bench-flower clean
 
 help:
 	@echo "make run     set up, then train by the embedded job: digits on ten devices"
@@ -18,25 +15,17 @@ help:
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + v + ": make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	@touch $@
-
-$(FLOWER_VENV)/.ready: pyproject.toml constraints-flower.txt
-	$(PYTHON) -m venv $(FLOWER_VENV)
-	$(FLOWER_VENV)/bin/python -m pip install --quiet --constraint constraints-flower.txt --editable '.[dev,flower]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,flower]'
 	@touch $@
 
 run: $(VENV)/.ready
 	$(BIN)/dynamite run
 
-test: lint types test-flower
+test: lint types
 	$(BIN)/pytest
 
-test-flower: $(FLOWER_VENV)/.ready
-	$(FLOWER_VENV)/bin/pytest $(FLOWER)
-
-test-faults: $(FLOWER_VENV)/.ready
-	$(FLOWER_VENV)/bin/pytest -m faults $(FLOWER)
+test-faults: $(VENV)/.ready
+	$(BIN)/pytest -m faults
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check
@@ -50,8 +39,8 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/buffers.py
 
-bench-flower: $(FLOWER_VENV)/.ready
-	$(FLOWER_VENV)/bin/python benchmarks/flower.py
+bench-flower: $(VENV)/.ready
+	$(BIN)/python benchmarks/flower.py
 
 clean:
-	rm -rf $(VENV) $(FLOWER_VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
