@@ -11,17 +11,15 @@ tables in Markdown.
 """
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from comparing import compared, parser_of, percent
 from dynamite_fl.report.history import Line, read_history
 
-CONTROLLERS = ["dynamite", "fedavg", "no-straggler", "dynamic-tau"]
+CONTROLLERS = ["dynamite-feedback", "dynamite", "fedavg", "no-straggler", "dynamic-tau"]
 STREAMS = ["smooth-i", "smooth-c", "burst", "random"]
 RIVALS = ["random", "fifo"]  # of the reservoir
 LIMITS = {"cost": (400.0, 800.0), "time": (160.0, 1600.0)}
@@ -73,27 +71,13 @@ def compare(
         scale=SCALE,
         evaluate_every=1 if stream == "burst" else 20,
     )
-    folder = Path(arguments.runs)
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"{arguments.dataset}-{stream}-{bound}"
-    (folder / f"{name}.toml").write_text(job)
-    command = [sys.executable, "-c", "from dynamite_fl.cli import main; main()", "compare"]
-    command += [str(folder / f"{name}.toml"), "--controllers", ",".join(names), "--json", *more]
-    command += ["--seeds", str(arguments.seeds), "--runs", str(folder), "--name", name]
-    command += ["--data-dir", arguments.data_dir, "--jobs", str(arguments.jobs)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode != 0:
-        raise SystemExit(f"{name}: {done.stderr.strip()[-500:]}")
-    return {row["controller"]: row for row in json.loads(done.stdout)["controllers"]}
+    found = compared(arguments, f"{arguments.dataset}-{stream}-{bound}", job, names, *more)
+    return {row["controller"]: row for row in found["controllers"]}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--data-dir", required=True)
+    parser = parser_of(__doc__, "runs/streams")
     parser.add_argument("--dataset", default="mnist")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--runs", default="runs/streams")
-    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--bounds", nargs="+", default=[*LIMITS])
     arguments = parser.parse_args()
     found = {
@@ -122,7 +106,7 @@ def show_controllers(found: dict[tuple[str, str], dict[str, dict[str, Any]]]) ->
         best = max(rows, key=lambda name: rows[name]["accuracy"]["mean"])
         cells = []
         for name in CONTROLLERS:
-            text = spread(rows[name]["accuracy"])
+            text = percent(rows[name]["accuracy"])
             text = f"**{text}**" if name == best else text
             cells.append(f"{text} ({rows[name]['rounds']['mean']:.0f})")
         print(f"| {stream} | {bound} | {' | '.join(cells)} |", flush=True)
@@ -138,7 +122,7 @@ def show_buffers(
     print("|---" * (1 + 2 * len(buffers)) + "|")
     for case, others in rivals.items():
         rows = [found[case]["dynamite"], *(others[f"dynamite+{buffer}"] for buffer in RIVALS)]
-        cells = [spread(row[key]) for key in ("accuracy", "worst_class") for row in rows]
+        cells = [percent(row[key]) for key in ("accuracy", "worst_class") for row in rows]
         print(f"| {case[0]} | {' | '.join(cells)} |", flush=True)
 
 
@@ -189,12 +173,6 @@ def mean_of(lines: Sequence[Line], key: str, first: int, last: int) -> float:
 
 def lines_of(run: dict[str, Any]) -> Sequence[Line]:
     return read_history(Path(run["folder"]) / "history.jsonl").lines
-
-
-def spread(numbers: dict[str, Any]) -> str:
-    """Mean and deviation in per cent."""
-    mean, deviation = 100 * numbers["mean"], numbers["deviation"]
-    return f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {100 * deviation:.1f}"
 
 
 if __name__ == "__main__":

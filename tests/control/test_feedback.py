@@ -20,7 +20,7 @@ CONTROL = Feedback(learning_rate=0.1)
 def state(slope: float, tail: float, steps: float = 8.0) -> FeedbackState:
     both = np.ones(1)
     course = Course(both, both, local_steps=steps, slope=slope, tail_slope=tail, weight=9.0)
-    return FeedbackState(first_guess(FLEET), course, np.array([4.0, 4.0]), 100)
+    return FeedbackState(first_guess(FLEET), course, np.array([4.0, 4.0]), 100, 1000.0)
 
 
 def plan_of(given: FeedbackState, limits: Limits = LIMITS) -> Plan:
@@ -60,6 +60,13 @@ def test_fewer_rounds_where_they_gain_more() -> None:
     dear = Limits(rounds=100, deadline=1e4, budget=300, cost_per_sample=0.05, cost_per_round=2)
     assert plan_of(state(1.0, 1.0), dear).rounds < 100
     assert plan_of(state(1.0, 1.0), replace(dear, rounds=None)).rounds < 100
+
+
+def test_all_rounds_where_data_still_arrives() -> None:
+    dear = Limits(rounds=100, deadline=1e4, budget=300, cost_per_sample=0.05, cost_per_round=2)
+    given = replace(state(1.0, 1.0), first_samples=999.0)
+    assert given.data_arrives
+    assert plan_of(given, dear).rounds == 100
 
 
 def test_what_a_round_shows_of_gradients_is_averaged() -> None:

@@ -36,12 +36,19 @@ class FeedbackState:
         course: Of what local steps gain.
         gradient_variance: M_i of every client, NaN before it was measured, (n,).
         rounds: How many rounds the last plan was for.
+        first_samples: How many samples all clients had at the start.
     """
 
     system: System
     course: Course
     gradient_variance: FloatArray
     rounds: int
+    first_samples: float
+
+    @property
+    def data_arrives(self) -> bool:
+        """Whether more samples have come since the start."""
+        return float(self.system.samples.sum()) > self.first_samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +59,8 @@ class Feedback:
     one of them does, and end with the noise of their batches in the model, which costs
     eta/4 sum_i (D_i/D)^2 M_i/s_i (docs/control.md). While many rounds remain, their gain weighs
     more; towards the end, noise does, and batches grow. Local steps at most double what they
-    lately were. Given rounds are a limit: fewer are planned where that gains more.
+    lately were. Given rounds are a limit: fewer are planned where that gains more, unless data
+    still arrives.
 
     Attributes:
         learning_rate: eta.
@@ -85,7 +93,8 @@ class Feedback:
     def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, FeedbackState]:
         """Few local steps, on batches as large as they may be."""
         unknown = np.full(len(fleet), np.nan)
-        state = FeedbackState(first_guess(fleet), NO_COURSE, unknown, 0)
+        samples = float(fleet.samples.sum())
+        state = FeedbackState(first_guess(fleet), NO_COURSE, unknown, 0, samples)
         guess = as_fleet(state.system, cohort, name=fleet.name)
         plan = self._plan(guess, limits, state)
         return plan, replace(state, rounds=plan.rounds)
@@ -107,14 +116,17 @@ class Feedback:
         return plan, replace(state, rounds=plan.rounds)
 
     def _plan(self, fleet: Fleet, limits: Limits, state: FeedbackState) -> Plan:
-        """The best of fewer and fewer rounds, as long as they get better."""
+        """The best of fewer and fewer rounds, as long as they get better.
+
+        Where data arrives, all given rounds are played: what comes late should be learned too.
+        """
         limits = within(fleet, limits)
         rounds = limits.rounds
         if rounds is None:
             most = repeated(fleet, limits, 1, 1).rounds
             rounds = min(most, 2 * state.rounds) if state.rounds else most
         best = self._best(fleet, replace(limits, rounds=rounds), state.course)
-        while rounds > 1:
+        while rounds > 1 and not (state.data_arrives and limits.rounds is not None):
             rounds = min(math.ceil(_FEWER * rounds), rounds - 1)
             plan = self._best(fleet, replace(limits, rounds=rounds), state.course)
             if plan.bound >= best.bound or plan.local_steps <= best.local_steps:

@@ -1,0 +1,61 @@
+"""What benchmarks of accuracy share: a job to ``dynamite compare``, and its figures as text."""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def parser_of(document: str | None, runs: str) -> argparse.ArgumentParser:
+    """The options that all of them have."""
+    parser = argparse.ArgumentParser(description=(document or "").partition("\n")[0])
+    parser.add_argument("--data-dir", required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--runs", default=runs, help="where runs are kept, to be taken up again")
+    parser.add_argument("--jobs", type=int, default=2)
+    return parser
+
+
+def compared(
+    arguments: argparse.Namespace, name: str, job: str, controllers: Sequence[str], *more: str
+) -> dict[str, Any]:
+    """One case, as ``dynamite compare --json`` reports it; finished runs are not run again."""
+    folder = Path(arguments.runs)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.toml"
+    file.write_text(job)
+    command = [sys.executable, "-c", "from dynamite_fl.cli import main; main()", "compare"]
+    command += [str(file), "--controllers", ",".join(controllers), "--json", *more]
+    command += ["--seeds", str(arguments.seeds), "--runs", str(folder), "--name", name]
+    command += ["--data-dir", arguments.data_dir, "--jobs", str(arguments.jobs)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode != 0:
+        raise SystemExit(f"{name}: {done.stderr.strip()[-500:]}")
+    (folder / f"{name}.json").write_text(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def percent(spread: dict[str, Any]) -> str:
+    """Mean and standard deviation over seeds, in per cent."""
+    mean, deviation = 100 * spread["mean"], spread["deviation"]
+    return f"{mean:.1f}" if deviation is None else f"{mean:.1f} ± {100 * deviation:.1f}"
+
+
+def accuracies(found: dict[str, Any], controllers: Sequence[str]) -> str:
+    """Each controller's test accuracy, the best in bold, as cells of a table."""
+    rows = {row["controller"]: row["accuracy"] for row in found["controllers"]}
+    texts = {name: percent(rows[name]) for name in controllers}
+    return " | ".join(f"**{t}**" if n == found["best"] else t for n, t in texts.items())
+
+
+def hindsight(found: dict[str, Any], controllers: Sequence[str]) -> str:
+    """The best fixed pair and which share of the way to it they cover, as cells of a table."""
+    looked = found["hindsight"]
+    best = looked["best"]
+    pair = f"{best['controller'].removeprefix('fixed-')}: {percent(best['accuracy'])}"
+    shares = [looked["covered"][name] for name in controllers]
+    return " | ".join([pair, *("n/a" if each is None else f"{each:.0%}" for each in shares)])
