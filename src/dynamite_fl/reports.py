@@ -1,8 +1,8 @@
 """What a round tells the controller.
 
 Columns have one entry for each client of the cohort, in its order, NaN where a client was
-absent or did not measure. Nothing here holds weights or gradients: it is small, and it is all
-that a controller sees.
+absent or did not measure. Nothing here holds weights or gradients, but for a sketch of where they
+led: it is small, and it is all that a controller sees.
 """
 
 from dataclasses import dataclass

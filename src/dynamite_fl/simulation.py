@@ -26,7 +26,7 @@ def simulate(
     task: Task,
     devices: Devices | Fleet | str,
     limits: Limits,
-    controller: Controller | str = "dynamite",
+    controller: Controller | str = "dynamite-feedback",
     *,
     partition: Partition,
     learning_rate: float,

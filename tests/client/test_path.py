@@ -39,14 +39,18 @@ def test_the_path_of_a_round_by_hand() -> None:
     reply = client_of([0, 1]).play(replace(ORDER, path=True), ClientState())
     assert reply.path is not None
     assert reply.path.head.tolist() == sketch(torch.tensor([-0.5, -1.0])).tolist()
-    assert reply.path.gradient_variance == pytest.approx(4.0625)
+    assert np.isnan(reply.path.gradient_variance)  # both batches are all there is
+    tracker = Tracker(torch.zeros(2), 2)
+    tracker.step(0, torch.tensor([0.5, 1.0]), torch.tensor([-1.0, -2.0]))
+    tracker.step(1, torch.tensor([0.875, 1.0]), torch.tensor([-0.75, 0.0]))
+    assert tracker.path(2, at_hand=4).gradient_variance == pytest.approx(4.0625)
     assert client_of([0, 1]).play(ORDER, ClientState()).path is None
 
 
 def test_a_single_step_is_its_own_head_and_shows_no_noise() -> None:
     tracker = Tracker(torch.zeros(2), 1)
     tracker.step(0, torch.tensor([1.0, 1.0]), torch.tensor([-2.0, -2.0]))
-    path = tracker.path(4)
+    path = tracker.path(4, at_hand=99)
     assert path.head.tolist() == sketch(torch.tensor([-1.0, -1.0])).tolist()
     assert np.isnan(path.gradient_variance)
 
@@ -62,8 +66,10 @@ def test_noise_is_told_from_movement() -> None:
 
 
 @pytest.mark.parametrize("local_steps", [1, 2, 3, 7])
-@pytest.mark.parametrize("model", ["softmax", "svm"])
-def test_stacked_clients_have_the_paths_of_single_ones(model: str, local_steps: int) -> None:
+@pytest.mark.parametrize(("model", "remember"), [("softmax", False), ("svm", True)])
+def test_stacked_clients_have_the_paths_of_single_ones(
+    model: str, remember: bool, local_steps: int
+) -> None:
     task = make_task(model, "digits")
     flat = FlatModel(task, seed=0)
     clients = [
@@ -79,7 +85,7 @@ def test_stacked_clients_have_the_paths_of_single_ones(model: str, local_steps: 
             batch_size=size,
             learning_rate=0.1,
             probe=False,
-            remember=False,
+            remember=remember,
             path=True,
         )
         for place, size in enumerate((4, 9, 20))

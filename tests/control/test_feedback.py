@@ -20,7 +20,7 @@ CONTROL = Feedback(learning_rate=0.1)
 def state(slope: float, tail: float, steps: float = 8.0) -> FeedbackState:
     both = np.ones(1)
     course = Course(both, both, local_steps=steps, slope=slope, tail_slope=tail, weight=9.0)
-    return FeedbackState(first_guess(FLEET), course, np.array([4.0, 4.0]), 100, 1000.0)
+    return FeedbackState(first_guess(FLEET), course, np.array([4.0, 4.0]), 1000.0)
 
 
 def plan_of(given: FeedbackState, limits: Limits = LIMITS) -> Plan:
@@ -43,7 +43,8 @@ def test_one_step_where_no_more_is_allowed_or_fits() -> None:
 
 def test_local_steps_double_at_most_and_halve_where_they_lose() -> None:
     assert plan_of(state(1.0, 1.0)).local_steps == 16
-    assert plan_of(state(1.0, -1.0)).local_steps == 4
+    assert plan_of(state(1.0, -1.0, steps=16.0)).local_steps == 8
+    assert plan_of(state(1.0, 1.0, steps=1.0)).local_steps == 4  # never caught in single steps
 
 
 def test_towards_the_end_noise_weighs_more() -> None:
@@ -65,8 +66,18 @@ def test_fewer_rounds_where_they_gain_more() -> None:
 def test_all_rounds_where_data_still_arrives() -> None:
     dear = Limits(rounds=100, deadline=1e4, budget=300, cost_per_sample=0.05, cost_per_round=2)
     given = replace(state(1.0, 1.0), first_samples=999.0)
-    assert given.data_arrives
-    assert plan_of(given, dear).rounds == 100
+    assert given.data_streams
+    plan = plan_of(given, dear)
+    assert plan.rounds == 100
+    assert plan.local_steps >= 4
+
+
+def test_rounds_that_are_open_or_too_many_leave_room_for_local_steps() -> None:
+    """One step of one sample would fit 10,000 rounds and more; four of them do not."""
+    dear = Limits(deadline=1e5, budget=1000, cost_per_sample=0.05, cost_per_round=0.0)
+    for rounds in (None, 5000, 9000):
+        plan = plan_of(state(1.0, 1.0), replace(dear, rounds=rounds))
+        assert plan.local_steps >= 4
 
 
 def test_what_a_round_shows_of_gradients_is_averaged() -> None:

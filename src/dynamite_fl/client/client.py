@@ -189,7 +189,7 @@ class Client:
         def variance(rows: IntArray) -> float:
             return gradient_variance(self.model, order.weights, *self._samples(rows))
 
-        path = tracker.path(batch.size) if order.path else None
+        path = tracker.path(batch.size, self.rows(state).size) if order.path else None
         steps = LocalSteps(weights, memory, first_gradient, path)
         return self.reply(order, state, news, steps, variance)
 

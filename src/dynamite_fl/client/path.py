@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from dynamite_fl.client.sketch import sketch
@@ -18,7 +18,7 @@ class Path:
 
     Attributes:
         head: A sketch of how far the first half of the steps led, w - w_i, (m,).
-        gradient_variance: M_i, from the first batches; NaN after a single step.
+        gradient_variance: M_i, from the first batches; NaN where they cannot tell.
     """
 
     head: Tensor
@@ -54,17 +54,23 @@ class Tracker:
         if step + 1 == head_steps(self._steps):
             self._head = sketch(self._start - weights)
 
-    def path(self, batch_size: int) -> Path:
+    def path(self, batch_size: int, at_hand: int) -> Path:
         """What one client's steps showed."""
-        return self.paths([batch_size])[0]
+        return self.paths([batch_size], [at_hand])[0]
 
-    def paths(self, batch_sizes: Sequence[int]) -> list[Path]:
-        """What each client's steps showed."""
-        n = len(batch_sizes)
-        noise = torch.full((n,), math.nan)
+    def paths(self, batch_sizes: Sequence[int], at_hand: Sequence[int]) -> list[Path]:
+        """What each client's steps showed.
+
+        Batches share no sample until all were used. Where the first ones use up all that is at
+        hand, they differ less than batches do, and nothing is said of the noise.
+        """
+        sizes, rows = np.array(batch_sizes), np.array(at_hand)
+        noise = np.full(sizes.size, math.nan)
         if len(self._gradients) > 1:
-            noise = noise_of(self._gradients).reshape(n) * torch.tensor(batch_sizes)
-        return list(map(Path, self._head.reshape(n, -1).unbind(), noise.tolist()))
+            found = noise_of(self._gradients).reshape(sizes.size).numpy() * sizes
+            few = len(self._gradients) * sizes <= rows
+            noise = np.where(few & np.isfinite(found), found, math.nan)
+        return list(map(Path, self._head.reshape(sizes.size, -1).unbind(), noise.tolist()))
 
 
 def noise_of(gradients: Sequence[Tensor]) -> Tensor:
@@ -75,6 +81,7 @@ def noise_of(gradients: Sequence[Tensor]) -> Tensor:
     moved.
 
     Example:
+        >>> import torch
         >>> first, second = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 2.0])
         >>> float(noise_of([first, second]))
         2.5
@@ -82,6 +89,6 @@ def noise_of(gradients: Sequence[Tensor]) -> Tensor:
         0.0
     """
     if len(gradients) == 2:
-        return (gradients[0] - gradients[1]).square().sum(-1) / 2
+        return (gradients[0] - gradients[1]).double().square().sum(-1) / 2
     first, second, third = gradients
-    return (first - 2 * second + third).square().sum(-1) / 6
+    return (first - 2 * second + third).double().square().sum(-1) / 6

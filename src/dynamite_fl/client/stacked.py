@@ -212,7 +212,9 @@ class _Stack:
         ends = weights.unbind()
         paths: list[Path | None] = [None] * len(ends)
         if order.path:
-            paths = [*tracker.paths([member.batches[-1].size for member in self.members])]
+            sizes = [member.batches[-1].size for member in self.members]
+            at_hand = [member.client.rows(member.state).size for member in self.members]
+            paths = [*tracker.paths(sizes, at_hand)]
         if not order.remember:
             nothing = [None] * len(ends)
             return self._replies(list(map(LocalSteps, ends, nothing, nothing, paths)))

@@ -1,10 +1,10 @@
 """What do local steps bring? Read off the path that the model takes.
 
-A round's local steps have a head, their first half, and a tail, their second half. Where the next
-round sets out, its own head says which way the loss falls. So the inner product of a head with the
-head before it is what a step in the first half of a round gained, and with the tail before it what
-a step in the second half still gained: little where clients run apart, less than nothing where
-they run past each other. Rounds draw their batches independently, so noise does not look like
+A round's local steps have a head, their first half, and a tail, their second half. Where a later
+round sets out, its own head says which way the loss falls. So the inner product of a head with
+earlier heads is what a step in the first half of a round gained, and with earlier tails what a
+step in the second half still gained: little where clients run apart, less than nothing where they
+run past each other. Rounds draw their batches independently, so noise does not look like
 gain. The noise that one round leaves in the model, the next one works off first of all, against
 where the last one led; so heads are compared with rounds before the last only.
 
@@ -57,7 +57,7 @@ class Course:
 
     @property
     def error(self) -> float:
-        """Standard error of the slope; before it can be told, all of it."""
+        """Roughly the standard error of the slope; before it can be told, all of it."""
         return math.sqrt(self.spread / self.weight) if self.weight > 1 else abs(self.slope)
 
     @property

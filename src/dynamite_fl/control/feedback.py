@@ -18,8 +18,9 @@ from dynamite_fl.control.rounds import NOT_KNOWN, largest_batch, repeated, withi
 from dynamite_fl.control.settings import require_memory, require_positive
 from dynamite_fl.control.system import MEMORY, System, as_fleet, filled, first_guess, update
 from dynamite_fl.plan.cooptfl import cooptimize
+from dynamite_fl.plan.infeasible import Infeasible
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, LossGeometry, Plan
-from dynamite_fl.reports import RoundReport
+from dynamite_fl.reports import PathReport, RoundReport
 
 _FEWEST_STEPS = 4  # so that a head has two, in which what swings to and fro cancels
 _LONGEST_STEP = 2.0  # how many times the usual local steps are looked at
@@ -35,20 +36,19 @@ class FeedbackState:
         system: Of the clients' speeds.
         course: Of what local steps gain.
         gradient_variance: M_i of every client, NaN before it was measured, (n,).
-        rounds: How many rounds the last plan was for.
         first_samples: How many samples all clients had at the start.
     """
 
     system: System
     course: Course
     gradient_variance: FloatArray
-    rounds: int
     first_samples: float
 
     @property
-    def data_arrives(self) -> bool:
-        """Whether more samples have come since the start."""
-        return float(self.system.samples.sum()) > self.first_samples
+    def data_streams(self) -> bool:
+        """Whether more samples may come: storage is limited, or more have come already."""
+        limited = bool(np.isfinite(self.system.buffer_size).any())
+        return limited or float(self.system.samples.sum()) > self.first_samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +59,8 @@ class Feedback:
     one of them does, and end with the noise of their batches in the model, which costs
     eta/4 sum_i (D_i/D)^2 M_i/s_i (docs/control.md). While many rounds remain, their gain weighs
     more; towards the end, noise does, and batches grow. Local steps at most double what they
-    lately were. Given rounds are a limit: fewer are planned where that gains more, unless data
-    still arrives.
+    lately were, and are at least four, but where no more than fewer fit. Given rounds are a limit:
+    fewer are planned where that gains more, unless data streams in.
 
     Attributes:
         learning_rate: eta.
@@ -91,13 +91,12 @@ class Feedback:
         }
 
     def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, FeedbackState]:
-        """Few local steps, on batches as large as they may be."""
+        """Few local steps."""
         unknown = np.full(len(fleet), np.nan)
         samples = float(fleet.samples.sum())
-        state = FeedbackState(first_guess(fleet), NO_COURSE, unknown, 0, samples)
+        state = FeedbackState(first_guess(fleet), NO_COURSE, unknown, samples)
         guess = as_fleet(state.system, cohort, name=fleet.name)
-        plan = self._plan(guess, limits, state)
-        return plan, replace(state, rounds=plan.rounds)
+        return self._plan(guess, limits, state), state
 
     def adapt(
         self, report: RoundReport, remaining: Limits, cohort: IntArray, state: FeedbackState
@@ -108,37 +107,41 @@ class Feedback:
             state = replace(
                 state,
                 course=follow(state.course, report.path, report.local_steps, self.learning_rate),
-                gradient_variance=_varied(state.gradient_variance, report),
+                gradient_variance=_varied(state.gradient_variance, report.clients, report.path),
             )
         measured = np.isfinite(state.gradient_variance)
         variance = filled(np.where(measured, state.gradient_variance, 1.0), measured)
-        plan = self._plan(as_fleet(state.system, cohort, variance), remaining, state)
-        return plan, replace(state, rounds=plan.rounds)
+        return self._plan(as_fleet(state.system, cohort, variance), remaining, state), state
 
     def _plan(self, fleet: Fleet, limits: Limits, state: FeedbackState) -> Plan:
         """The best of fewer and fewer rounds, as long as they get better.
 
-        Where data arrives, all given rounds are played: what comes late should be learned too.
+        Where data streams in, as many as fit of the given rounds are played: what comes late should
+        be learned too.
         """
-        limits = within(fleet, limits)
-        rounds = limits.rounds
+        least = min(_FEWEST_STEPS, limits.max_local_steps)
+        try:
+            rounds = within(fleet, limits, least).rounds
+        except Infeasible:  # a last round, for which even that is too much
+            rounds = within(fleet, limits).rounds or 1
+            return repeated(fleet, limits, 1, largest_batch(fleet, limits, rounds, 1))
+        all_of_them = state.data_streams and rounds is not None
         if rounds is None:
-            most = repeated(fleet, limits, 1, 1).rounds
-            rounds = min(most, 2 * state.rounds) if state.rounds else most
-        best = self._best(fleet, replace(limits, rounds=rounds), state.course)
-        while rounds > 1 and not (state.data_arrives and limits.rounds is not None):
+            rounds = repeated(fleet, limits, least, 1).rounds
+        best = self._best(fleet, limits, rounds, state.course)
+        while rounds > 1 and not all_of_them:
             rounds = min(math.ceil(_FEWER * rounds), rounds - 1)
-            plan = self._best(fleet, replace(limits, rounds=rounds), state.course)
+            plan = self._best(fleet, limits, rounds, state.course)
             if plan.bound >= best.bound or plan.local_steps <= best.local_steps:
                 break  # fewer rounds are for longer ones, not for larger batches alone
             best = plan
         return best
 
-    def _best(self, fleet: Fleet, limits: Limits, course: Course) -> Plan:
+    def _best(self, fleet: Fleet, limits: Limits, rounds: int, course: Course) -> Plan:
         """The plan for these rounds after which the loss is least."""
         unseen = course.weight == 0
         least = min(_FEWEST_STEPS, limits.max_local_steps)
-        most = least if unseen else math.ceil(_LONGEST_STEP * course.local_steps)
+        most = least if unseen else max(math.ceil(_LONGEST_STEP * course.local_steps), least)
 
         def loss_after(
             geometry: LossGeometry,  # noqa: ARG001  what an objective takes
@@ -152,19 +155,14 @@ class Feedback:
             change = left - np.asarray(rounds) * gain
             return np.where((steps < least) | (steps > most), np.inf, change)
 
-        plan = cooptimize(fleet, limits, NOT_KNOWN, loss_after)
-        if math.isfinite(plan.bound):
-            return plan
-        return repeated(fleet, limits, 1, largest_batch(fleet, limits, limits.rounds or 1, 1))
+        return cooptimize(fleet, replace(limits, rounds=rounds), NOT_KNOWN, loss_after)
 
 
-def _varied(variance: FloatArray, report: RoundReport) -> FloatArray:
+def _varied(variance: FloatArray, clients: IntArray, path: PathReport) -> FloatArray:
     """M_i with what a round showed of it."""
-    if report.path is None:
-        return variance
-    found = report.path.gradient_variance
+    found = path.gradient_variance
     seen = np.isfinite(found)
-    rows = report.clients[seen]
+    rows = clients[seen]
     known = np.where(np.isfinite(variance[rows]), variance[rows], found[seen])
     changed = variance.copy()
     changed[rows] = _VARIANCE_MEMORY * known + (1 - _VARIANCE_MEMORY) * found[seen]

@@ -86,6 +86,8 @@ def _unpack(kind: Any, packed: Any, tensors: dict[str, Tensor], unknown: type | 
         (record,) = (
             each for each in _choices(kind) if isinstance(each, type) and is_dataclass(each)
         )
+        if packed.keys() != {field.name for field in fields(record)}:
+            raise ValueError(f"the fields of {record.__name__} are others")
         hints = typing.get_type_hints(record)
         made = object.__new__(record)
         for name, value in packed.items():
