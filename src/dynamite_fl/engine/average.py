@@ -2,19 +2,38 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dynamite_fl.records import FloatArray
 
 
-def sound(update: Tensor, like: Tensor) -> bool:
-    """Whether an update can be averaged: of the model's shape and kind, and finite."""
-    same = update.shape == like.shape and update.dtype == like.dtype
-    if not same:
-        return False
-    # Nothing infinite has a finite sum, which is quicker to see; a sum may also overflow.
-    return bool(torch.isfinite(update.sum())) or bool(torch.isfinite(update).all())
+def sound_average(
+    updates: Sequence[Tensor], samples: FloatArray, like: Tensor
+) -> tuple[Tensor, NDArray[np.bool_]]:
+    """The average of those updates that can be averaged, and which they are.
+
+    They must be of the model's shape and kind, and finite. The average of what is not finite is not
+    finite, so each is looked at only if that is so. If there is none, it is the model as it was.
+    """
+    alike = [each.shape == like.shape and each.dtype == like.dtype for each in updates]
+    fine = np.array(alike, dtype=bool)
+    found = _average_of(updates, samples, fine, like)
+    if not torch.isfinite(found).all():
+        fine &= [bool(torch.isfinite(each).all()) for each in updates]
+        found = _average_of(updates, samples, fine, like)
+    return found, fine
+
+
+def _average_of(
+    updates: Sequence[Tensor], samples: FloatArray, these: NDArray[np.bool_], like: Tensor
+) -> Tensor:
+    if not these.any():
+        return like
+    kept = [update for update, ok in zip(updates, these, strict=True) if ok]
+    return average(kept, samples[these])
 
 
 def average(updates: Sequence[Tensor], samples: FloatArray) -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from dynamite_fl.control.controller import Controller
-from dynamite_fl.engine.average import average, sound
+from dynamite_fl.engine.average import sound_average
 from dynamite_fl.engine.cohort import Selection, draw_cohort
 from dynamite_fl.engine.engine import Engine, Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.engine.ledger import Ledger
@@ -191,12 +191,8 @@ def _average(weights: Tensor, outcome: RoundOutcome) -> tuple[Tensor, RoundOutco
     The path of the local steps is that of those who were averaged.
     """
     samples = outcome.report.samples[outcome.report.present]
-    fine = np.array([sound(update, weights) for update in outcome.updates], dtype=bool)
-    if not fine.any():
-        return weights, outcome, fine.size
-    kept = [update for update, ok in zip(outcome.updates, fine, strict=True) if ok]
-    after = average(kept, samples[fine])
-    if outcome.paths:
+    after, fine = sound_average(outcome.updates, samples, weights)
+    if outcome.paths and fine.any():
         outcome = replace(outcome, report=with_path(outcome, fine, weights - after))
     return after, outcome, int((~fine).sum())
 

@@ -146,10 +146,13 @@ class SimulatedEngine:
     def play(self, order: RoundOrder) -> RoundOutcome:
         """Play a round on the virtual clock."""
         surplus = self._surplus(order) if order.probe else np.zeros(order.cohort.size)
-        there = self._timing(order, surplus).present
+        timing = self._timing(order, surplus)
+        there = timing.present
         replies = self._replies(order, there)
-        extra = surplus + np.array([reply.measured_samples if reply else 0 for reply in replies])
-        timing = self._timing(order, extra)
+        measured = np.array([reply.measured_samples if reply else 0 for reply in replies])
+        extra = surplus + measured
+        if measured.any():
+            timing = self._timing(order, extra)
         present = there & (timing.seconds <= order.seconds_left)
         kept = [reply if here else None for reply, here in zip(replies, present, strict=True)]
         self._keep(order, kept)
