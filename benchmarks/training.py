@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from dynamite_fl.client import client
+from dynamite_fl.client.path import Tracker
 from dynamite_fl.control.controller import Controller, Measure
 from dynamite_fl.control.controllers import make_controller
 from dynamite_fl.control.fedavg import FedAvg
-from dynamite_fl.engine import simulated
+from dynamite_fl.engine import loop, simulated
 from dynamite_fl.engine.devices import Devices
 from dynamite_fl.engine.loop import Progress, Schedule, Training, begin, play
 from dynamite_fl.engine.simulated import SimulatedEngine
@@ -164,13 +165,15 @@ def compare(name: str, setting: Setting, workers: int, repeats: int, target: flo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probing(FedAvg):
-    """Given steps and sizes, but clients measure as for DYNAMITE."""
+class Measuring(FedAvg):
+    """Given steps and sizes, but clients measure as for another controller."""
+
+    asked: Measure
 
     @property
     def measures(self) -> Measure:
-        """The loss."""
-        return "loss"
+        """What that one does."""
+        return self.asked
 
 
 class Stopwatch:
@@ -179,9 +182,9 @@ class Stopwatch:
     def __init__(self) -> None:
         self.total = 0.0
 
-    def watch(self, module: ModuleType, name: str) -> None:
-        """From now on, count the time of this function of a module."""
-        function = getattr(module, name)
+    def watch(self, owner: ModuleType | type, name: str) -> None:
+        """From now on, count the time of this function of a module or method of a class."""
+        function = getattr(owner, name)
 
         def watched(*given: Any, **named: Any) -> Any:
             start = time.perf_counter()
@@ -189,7 +192,7 @@ class Stopwatch:
             self.total += time.perf_counter() - start
             return result
 
-        setattr(module, name, watched)
+        setattr(owner, name, watched)
 
     def read(self) -> float:
         """Seconds since the last reading."""
@@ -197,16 +200,26 @@ class Stopwatch:
         return total
 
 
-def overhead(setting: Setting, rounds: int) -> None:
-    """What share of a round DYNAMITE's own work is: probes, and the choice of the next plan.
+# What clients and server do for a controller's measurements alone.
+MEASURING: dict[str, list[tuple[ModuleType | type, str]]] = {
+    "dynamite": [(client, "measure"), (client, "gradient_variance"), (simulated, "collect")],
+    "dynamite-feedback": [(Tracker, "step"), (Tracker, "paths"), (loop, "with_path")],
+}
 
-    Rounds are of the given steps and sizes; DYNAMITE decides from what they show, beside them.
+
+def overhead(setting: Setting, rounds: int, name: str) -> None:
+    """What share of a round a controller's own work is: measuring, and choosing the next plan.
+
+    Rounds are of the given steps and sizes; it decides from what they show, beside them.
     """
     probes = Stopwatch()
-    for module, name in ((client, "measure"), (client, "gradient_variance"), (simulated, "_probe")):
-        probes.watch(module, name)
-    ours = Ours(setting, 1, Probing(local_steps=setting.local_steps, batch_size=setting.batch_size))
-    dynamite = make_controller("dynamite", learning_rate=RATE)
+    for owner, function in MEASURING[name]:
+        probes.watch(owner, function)
+    dynamite = make_controller(name, learning_rate=RATE)
+    given = Measuring(
+        local_steps=setting.local_steps, batch_size=setting.batch_size, asked=dynamite.measures
+    )
+    ours = Ours(setting, 1, given)
     cohort = ours.progress.cohort
     _, state = dynamite.start(ours.training.fleet, TIGHT, cohort)
     shares, choices = [], []
@@ -221,9 +234,9 @@ def overhead(setting: Setting, rounds: int) -> None:
         shares.append((probes.read() + choices[-1]) / (whole + choices[-1]))
     later = ", ".join(f"{share:.2%}" for share in shares[1:])
     print(
-        f"cnn, {setting.clients} clients, batch {setting.batch_size}, {setting.local_steps} steps, "
-        f"{whole:.1f} s a round: probes and choices {later} of a round (at most 5%); of the first, "
-        f"in which gradient variances are measured, {shares[0]:.2%}\n"
+        f"{name}, cnn, {setting.clients} clients, batch {setting.batch_size}, "
+        f"{setting.local_steps} steps, {whole:.1f} s a round: measuring and choosing {later} of a "
+        f"round (at most 5%); of the first {shares[0]:.2%}\n"
         f"  a choice alone {spread(choices[1:])}"
     )
 
@@ -240,7 +253,8 @@ def main() -> None:
     images = make_task(cnn, samples=6000)
     compare("cnn, 2 workers", Setting(images, 20, 60, 2), 2, 7, 1.7)
     print("\nDYNAMITE's own work:")
-    overhead(Setting(images, 20, 60, 5), 5)
+    for name in MEASURING:
+        overhead(Setting(images, 20, 60, 5), 5, name)
 
 
 if __name__ == "__main__":
