@@ -94,7 +94,7 @@ def test_killed_and_resumed_is_as_if_nothing_had_been(
     ("change", "complaint"),
     [
         ("controller.name=dynamit", "did you mean 'dynamite'?"),
-        ("controller.speed=3", "dynamite has no setting 'speed'"),
+        ("controller.speed=3", "dynamite-feedback has no setting 'speed'"),
         ("task.model=sofmax", "did you mean softmax?"),
         ("task.dataset=mnits", "mnits"),
         ("partition.kind=dirichle", "partition.kind must be one of"),
@@ -133,7 +133,7 @@ def test_bad_jobs_end_with_2_and_leave_nothing(tmp_path: Path, change: str, comp
 
 
 def test_a_run_on_a_stream_shows_what_it_has_forgotten(tmp_path: Path) -> None:
-    folder = trained(tmp_path, *STREAM)
+    folder = trained(tmp_path, *STREAM, "--set", "controller.name=dynamite")
     history = read_history(folder / "history.jsonl")
     last = history.lines[-1]
     assert set(last["class_accuracy"]) == {str(label) for label in range(10)}
@@ -194,11 +194,14 @@ def test_a_loss_that_turns_nan_is_said(tmp_path: Path) -> None:
     assert "try a smaller training.learning_rate" in result.stderr
 
 
+PROBING = ("--set", "controller.name=dynamite")  # whose clients keep gradients in checkpoints
+
+
 def test_a_full_disk_is_said_and_leaves_nothing_half_written(tmp_path: Path) -> None:
     """A limit on the size of files, which is smaller than a checkpoint, stands for the disk."""
     command = [sys.executable, "-c", "from dynamite_fl.cli import main; main()", "run"]
     result = subprocess.run(
-        [*command, "--runs", str(tmp_path), "--name", "a", *SHORT],
+        [*command, "--runs", str(tmp_path), "--name", "a", *SHORT, *PROBING],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
         capture_output=True,
         text=True,

@@ -83,12 +83,14 @@ class Feedback:
         """The gain of a local step, and what it rests on."""
         if state.course.weight == 0:
             return {}
-        measured = state.gradient_variance[np.isfinite(state.gradient_variance)]
-        return {
+        learned = {
             "gain": self.learning_rate * state.course.slope,
             "persistence": state.course.persistence,
-            "gradient_variance": float(measured.mean()) if measured.size else math.nan,
         }
+        measured = state.gradient_variance[np.isfinite(state.gradient_variance)]
+        if measured.size:
+            learned["gradient_variance"] = float(measured.mean())
+        return learned
 
     def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, FeedbackState]:
         """Few local steps."""
