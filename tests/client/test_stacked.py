@@ -16,8 +16,9 @@ from dynamite_fl.client.client import (
     Receive,
     Reply,
 )
+from dynamite_fl.client.dense import dense_layers
 from dynamite_fl.client.flat import FlatModel
-from dynamite_fl.client.stacked import linear_layer, play_stacked
+from dynamite_fl.client.stacked import can_be_stacked, play_stacked
 from dynamite_fl.stream.arrival import Smooth
 from dynamite_fl.stream.buffer import Storage
 from dynamite_fl.stream.streams import Orders, Streams
@@ -36,7 +37,15 @@ TASKS: dict[str, tuple[Callable[[], nn.Module], Callable[[Tensor, Tensor], Tenso
     "softmax": (lambda: models.softmax_regression(FEATURES, 10), losses.cross_entropy, 0.0),
     "svm": (lambda: models.support_vector_machine(FEATURES), losses.squared_hinge, 0.1),
     "wide": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(FEATURES, 30)), squares, 0.01),
+    "perceptron": (lambda: models.perceptron(FEATURES, 10, hidden=7), losses.cross_entropy, 0.0),
+    "deep": (lambda: _deep(), squares, 0.01),
 }
+
+
+def _deep() -> nn.Module:
+    """Three layers, the second without bias."""
+    first, second, third = nn.Linear(FEATURES, 6), nn.Linear(6, 5, bias=False), nn.Linear(5, 2)
+    return nn.Sequential(nn.Flatten(), first, nn.ReLU(), second, nn.ReLU(), third)
 
 
 def make_clients(name: str, dtype: torch.dtype = torch.float32) -> list[Client]:
@@ -207,26 +216,41 @@ def test_no_clients_no_replies() -> None:
 
 def test_other_models_are_refused() -> None:
     client = make_clients("softmax")[0]
-    task = replace(client.model.task, make_model=lambda: models.perceptron(FEATURES, 10))
+    task = replace(client.model.task, make_model=lambda: nn.Linear(4, 10))
     other = replace(client, model=FlatModel(task, seed=0))
     orders = make_orders(other.model.first_weights, 1, 1, [2], probe=False)
-    with pytest.raises(ValueError, match="not one linear layer"):
+    with pytest.raises(ValueError, match="not of linear layers and ReLUs"):
         play_stacked([other], orders, [ClientState()])
+
+
+def test_only_small_models_are_stacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = make_clients("perceptron")[0]
+    assert can_be_stacked(client.model, client.inputs)
+    monkeypatch.setattr(stacked, "_LARGEST", len(client.model) - 1)
+    assert not can_be_stacked(client.model, client.inputs)
+
+
+TWICE = nn.Linear(4, 4)
 
 
 @pytest.mark.parametrize(
     ("module", "shape", "found"),
     [
-        (nn.Linear(4, 2), (3, 4), True),
-        (nn.Sequential(nn.Linear(4, 2)), (3, 4), True),
-        (nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (3, 2, 2), True),
-        (nn.Linear(4, 2), (3, 1, 4), False),  # outputs would be (3, 1, 2)
-        (nn.Linear(5, 2), (3, 4), False),
-        (nn.Sequential(nn.Flatten(2), nn.Linear(4, 2)), (3, 1, 4), False),
-        (nn.Sequential(nn.Linear(4, 2), nn.ReLU()), (3, 4), False),
-        (nn.Sequential(), (3, 4), False),
-        (nn.Linear(4, 2, dtype=torch.float64), (3, 4), False),
+        (nn.Linear(4, 2), (3, 4), 1),
+        (nn.Sequential(nn.Linear(4, 2)), (3, 4), 1),
+        (nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (3, 2, 2), 1),
+        (nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2)), (3, 4), 2),
+        (nn.Linear(4, 2), (3, 1, 4), 0),  # outputs would be (3, 1, 2)
+        (nn.Linear(5, 2), (3, 4), 0),
+        (nn.Sequential(nn.Flatten(2), nn.Linear(4, 2)), (3, 1, 4), 0),
+        (nn.Sequential(nn.Linear(4, 2), nn.ReLU()), (3, 4), 0),
+        (nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2)), (3, 4), 0),
+        (nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)), (3, 4), 0),
+        (nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(6, 2)), (3, 4), 0),
+        (nn.Sequential(TWICE, nn.ReLU(), TWICE), (3, 4), 0),
+        (nn.Sequential(), (3, 4), 0),
+        (nn.Linear(4, 2, dtype=torch.float64), (3, 4), 0),
     ],
 )
-def test_linear_layer(module: nn.Module, shape: tuple[int, ...], found: bool) -> None:
-    assert (linear_layer(module, torch.zeros(shape)) is not None) == found
+def test_dense_layers(module: nn.Module, shape: tuple[int, ...], found: int) -> None:
+    assert len(dense_layers(module, torch.zeros(shape))) == found

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dynamite_fl.client.client import ClientState, Order
 from dynamite_fl.client.probe import Memory
@@ -23,7 +23,7 @@ from dynamite_fl.engine.pool import Pool, WorkerError, is_stub, stub
 from dynamite_fl.engine.run import RunFolder, run
 from dynamite_fl.engine.simulated import SimulatedEngine
 from dynamite_fl.records import Limits
-from dynamite_fl.task import losses, models
+from dynamite_fl.task import losses
 from dynamite_fl.task.partition import unequal
 from dynamite_fl.task.task import Task
 
@@ -50,7 +50,7 @@ def make_engine(workers: int) -> SimulatedEngine:
     targets = inputs[:, :4].argmax(1)
     task = Task(
         name="largest of four",
-        make_model=lambda: models.perceptron(FEATURES, 4, hidden=16),
+        make_model=lambda: nn.Sequential(nn.Linear(FEATURES, 16), nn.Tanh(), nn.Linear(16, 4)),
         loss=losses.cross_entropy,
         correct=losses.largest_is_target,
         train_inputs=inputs[:400],

@@ -1,9 +1,8 @@
-"""A cohort of clients at once, where the model is one linear layer.
+"""A cohort of clients at once, where the model is of linear layers.
 
 Such a model is so small that calling torch takes longer than computing. So the clients' weights
-are stacked into one tensor (n, d), and each local step of all of them is two batched products:
-outputs X W', and the gradient E' X, where E is the gradient of the loss in the outputs. Each
-client's draws, and up to rounding its reply, are those of ``Client.play``.
+are stacked into one tensor (n, d), and each local step of all of them is a few batched products
+(``dense.py``). Each client's draws, and up to rounding its reply, are those of ``Client.play``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,35 +10,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dynamite_fl.client.client import Client, ClientState, LocalSteps, News, Order, Reply
+from dynamite_fl.client.dense import Dense, dense_layers
+from dynamite_fl.client.flat import FlatModel
 from dynamite_fl.client.path import GRADIENTS, Path, Tracker
 from dynamite_fl.client.probe import Memory
 from dynamite_fl.records import IntArray
 
 _AT_ONCE = 2**19  # numbers of inputs in one product: what a processor's cache can hold
+_LARGEST = 2**18  # weights: of more, computing takes longer than calling
 
 
-def linear_layer(module: nn.Module, inputs: Tensor) -> nn.Linear | None:
-    """The layer that is all of a model, after a flatten perhaps; None of any other model.
-
-    Example:
-        >>> images = torch.zeros(5, 1, 2, 2)
-        >>> linear_layer(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), images)
-        Linear(in_features=4, out_features=3, bias=True)
-        >>> linear_layer(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), images)
-    """
-    layers = list(module) if type(module) is nn.Sequential else [module]
-    flat = inputs.dim() == 2
-    if layers and type(layers[0]) is nn.Flatten:
-        flat = (layers[0].start_dim, layers[0].end_dim) == (1, -1)
-        layers = layers[1:]
-    if not flat or len(layers) != 1 or type(layers[0]) is not nn.Linear:
-        return None
-    layer = layers[0]
-    fits = layer.in_features == inputs[0].numel() and layer.weight.dtype == inputs.dtype
-    return layer if fits else None
+def can_be_stacked(model: FlatModel, inputs: Tensor) -> bool:
+    """Whether ``play_stacked`` can play clients of this model, and is faster than one by one."""
+    return len(model) <= _LARGEST and bool(dense_layers(model.module, inputs))
 
 
 def play_stacked(
@@ -48,17 +34,19 @@ def play_stacked(
     """``client.play(order, state)`` of all of them, who have one model and one set of data.
 
     Args:
-        clients: Their model must have a ``linear_layer``.
+        clients: Their model must have ``dense_layers``.
         orders: For each, the same but for client and batch size.
         states: Of each.
     """
     if not clients:
         return []
-    shared = _Linear(clients[0])
+    first = clients[0]
+    layers = dense_layers(first.model.module, first.inputs)
+    shared = Dense(first.model.task, layers, first.inputs, first.targets)
     members = [_Member.of(*each) for each in zip(clients, orders, states, strict=True)]
     sizes = [max(batch.size for batch in member.batches) for member in members]
     replies: dict[int, Reply] = {}
-    for places in _portions(sizes, shared.layer.in_features):
+    for places in _portions(sizes, shared.features):
         stack = _Stack(shared, [members[place] for place in places])
         replies.update(zip(places, stack.play(), strict=True))
     return [replies[place] for place in range(len(clients))]
@@ -79,7 +67,7 @@ class _Member:
         state, news = client.with_arrivals(order, state)
         return cls(client, order, state, news, client.batches(order, state))
 
-    def reply(self, shared: "_Linear", steps: LocalSteps) -> Reply:
+    def reply(self, shared: Dense, steps: LocalSteps) -> Reply:
         def variance(rows: IntArray) -> float:
             return shared.variance(self.order.weights, torch.from_numpy(rows))
 
@@ -98,98 +86,11 @@ def _portions(sizes: Sequence[int], features: int) -> Iterator[list[int]]:
         yield portion
 
 
-class _Linear:
-    """What all clients share: the layer, the loss and the data."""
-
-    def __init__(self, client: Client) -> None:
-        layer = linear_layer(client.model.module, client.inputs)
-        if layer is None:
-            raise ValueError(f"the model of {client.model.task.name} is not one linear layer")
-        self.layer = layer
-        self.has_bias = len(list(layer.parameters())) == 2
-        self.task = client.model.task
-        self.inputs, self.targets = client.inputs, client.targets
-
-    def errors(
-        self, weights: Tensor, where: Tensor, share: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs (n, s, features), losses (n, s), and shares' losses' gradient in outputs.
-
-        Args:
-            weights: Of each client, (n, d).
-            where: Its samples, (n, s).
-            share: What each of them counts, (n, s).
-        """
-        n, s = where.shape
-        inputs = self.inputs.index_select(0, where.flatten()).view(n, s, -1)
-        with torch.no_grad():
-            scores = self._scores(weights, inputs.transpose(1, 2))
-        outputs = scores.transpose(1, 2).flatten(0, 1).requires_grad_()
-        losses = self.task.loss(outputs, self.targets.index_select(0, where.flatten()))
-        (errors,) = torch.autograd.grad(losses, outputs, share.flatten().to(losses.dtype))
-        return inputs, losses.detach().view(n, s), errors.view(n, s, -1)
-
-    def gradients(self, weights: Tensor, where: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-        """F_S(w) of each client without the penalty, (n,), and its gradient with it, (n, d)."""
-        inputs, losses, errors = self.errors(weights, where, share)
-        gradients = torch.bmm(errors.transpose(1, 2), inputs).flatten(1)
-        if self.has_bias:
-            gradients = torch.cat([gradients, errors.sum(1)], 1)
-        if self.task.penalty:
-            gradients.add_(weights, alpha=self.task.penalty)
-        return (losses * share).sum(1), gradients
-
-    def descend(self, weights: Tensor, where: Tensor, share: Tensor, rate: float) -> None:
-        """A local step in place, if nobody asks for losses and gradients."""
-        inputs, _, errors = self.errors(weights, where, share)
-        matrices, biases = self._split(weights)
-        kept = 1 - rate * self.task.penalty
-        matrices.baddbmm_(errors.transpose(1, 2), inputs, beta=kept, alpha=-rate)
-        if self.has_bias:
-            biases.mul_(kept).sub_(errors.sum(1), alpha=rate)
-
-    def with_penalty(self, losses: Tensor, weights: Tensor) -> list[float]:
-        """F_S(w) with the penalty, for weights (n, d), or (1, d) if all have the same."""
-        penalty = self.task.penalty / 2 * weights.square().sum(1) if self.task.penalty else 0.0
-        total: list[float] = (losses + penalty).tolist()
-        return total
-
-    def variance(self, weights: Tensor, where: Tensor) -> float:
-        """M_i from samples (m,), as ``probe.gradient_variance``.
-
-        A sample's gradient is e x', and e for the bias, so that its square is |e|^2 (|x|^2 + 1).
-        The penalty is the same in all of them.
-        """
-        m = where.numel()
-        if m < 2:
-            return 0.0
-        share = torch.ones(1, m)
-        inputs, _, errors = self.errors(weights[None], where[None], share)
-        x, e = inputs[0].double(), errors[0].double()
-        if self.has_bias:
-            x = torch.cat([x, torch.ones(m, 1, dtype=x.dtype)], 1)
-        squares = (e.square().sum(1) * x.square().sum(1)).sum()
-        mean = e.T @ x / m
-        return float((squares - m * mean.square().sum()).clamp(min=0) / (m - 1))
-
-    def _scores(self, weights: Tensor, inputs: Tensor) -> Tensor:
-        """Outputs (n, classes, s) for inputs (n, features, s)."""
-        matrices, biases = self._split(weights)
-        if not self.has_bias:
-            return torch.bmm(matrices, inputs)
-        return torch.baddbmm(biases[:, :, None], matrices, inputs)
-
-    def _split(self, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Matrices (n, classes, features) and biases (n, classes), as views."""
-        shape = self.layer.weight.shape
-        return weights[:, : shape.numel()].view(-1, *shape), weights[:, shape.numel() :]
-
-
 @dataclass(frozen=True, eq=False)
 class _Stack:
     """Some clients of a cohort, n of them."""
 
-    shared: _Linear
+    shared: Dense
     members: list[_Member]
 
     def play(self) -> list[Reply]:

@@ -19,7 +19,7 @@ from dynamite_fl.client.client import (
     compared_with,
 )
 from dynamite_fl.client.flat import FlatModel
-from dynamite_fl.client.stacked import linear_layer, play_stacked
+from dynamite_fl.client.stacked import can_be_stacked, play_stacked
 from dynamite_fl.engine.collect import collect
 from dynamite_fl.engine.devices import Devices, nominal_fleet
 from dynamite_fl.engine.engine import Evaluation, RoundOrder, RoundOutcome
@@ -49,8 +49,9 @@ class SimulatedEngine:
         streams: When a client's samples reach it and what it keeps of them; None if it has
             them all from the start.
         workers: How many processes compute for the clients; with 1, it is done right here.
-            Their number changes no result, if torch has one thread here as it has there. One
-            linear layer is always computed here: for all clients at once, which is faster.
+            Their number changes no result, if torch has one thread here as it has there. Small
+            models of linear layers are always computed here: for all clients at once, which
+            is faster.
     """
 
     task: Task
@@ -73,7 +74,7 @@ class SimulatedEngine:
         if self.workers < 1:
             raise ValueError(f"workers is {self.workers}: it must be 1 or more")
         self.model = FlatModel(self.task, self.seed)
-        self._linear = linear_layer(self.model.module, self.task.train_inputs) is not None
+        self._stacked = can_be_stacked(self.model, self.task.train_inputs)
 
     def __enter__(self) -> Self:
         return self
@@ -236,7 +237,7 @@ class SimulatedEngine:
     def _compute(self, orders: Sequence[Order]) -> Sequence[Reply]:
         """All clients at once, in worker processes, or one after the other."""
         states = [self._states.get(order.client, ClientState()) for order in orders]
-        if self._linear:
+        if self._stacked:
             return play_stacked([self.client(order.client) for order in orders], orders, states)
         if self.workers > 1:
             if self._pool is None:
