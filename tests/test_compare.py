@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from dynamite_fl.cli import app
 from dynamite_fl.compare import Result, Spread, contenders_of, summed_up, target_of
-from dynamite_fl.hindsight import Pair, covered, grid, look_back, ranked
+from dynamite_fl.hindsight import Pair, covered, grid, look_back, outline, ranked
 from dynamite_fl.records import Fleet, Limits
 from dynamite_fl.report.history import History, read_history
 from dynamite_fl.run_config import load_training_job
@@ -363,5 +363,6 @@ def test_grid_leaves_out_what_does_not_fit() -> None:
     # The deadline leaves 0.5 s a round: 50 samples in one step, 25 in each of two, 10 of five.
     assert {Pair(1, 50), Pair(1, 25), Pair(1, 12), Pair(2, 25), Pair(5, 10)} <= set(pairs)
     assert Pair(1, 90) in pairs  # by the budget alone all data fit
+    assert outline(fleet, limits, pairs) == [Pair(1, 50), Pair(2, 25), Pair(5, 10)]
     hurried = Limits(deadline=0.52, budget=1e6, cost_per_sample=0.1, cost_per_round=0, rounds=9)
     assert grid(fleet, hurried) == [Pair(1, 1), Pair(1, 2), Pair(2, 1)]  # fewer rounds, one

@@ -32,7 +32,16 @@ from dynamite_fl.config import JobError
 from dynamite_fl.control.fedavg import FedAvg
 from dynamite_fl.engine.cohort import draw_cohort
 from dynamite_fl.engine.loop import Training
-from dynamite_fl.hindsight import FINALISTS, Hindsight, Pair, grid, look_back, ranked
+from dynamite_fl.hindsight import (
+    FINALISTS,
+    Hindsight,
+    Pair,
+    around,
+    grid,
+    look_back,
+    outline,
+    ranked,
+)
 from dynamite_fl.run_command import INTERRUPTED
 from dynamite_fl.run_config import TrainingJob, make_training
 
@@ -97,15 +106,14 @@ def compare(request: Request, as_json: bool) -> None:
         contenders = with_buffers(request.job, contenders, request.buffers)
     runs = runs_of(request.job, contenders, request.all_seeds, request.folder)
     training = make_training(runs[0].job, request.data_dir)  # what is wrong shows before all
-    pairs = _pairs(training, contenders) if request.hindsight else []
-    tries = [pair.contender for pair in pairs]
-    runs += runs_of(request.job, tries, request.all_seeds[:1], request.folder)
+    pairs, tried = _pairs(training, contenders) if request.hindsight else ([], [])
     del training
     console = Console(stderr=as_json, highlight=False)
     with CompareView(console) as view:
         try:
             played = _play(request, runs, view)
-            finalists = [pair.contender for pair in _best(played, tries)]
+            tries = _try(request, pairs, tried, view, played)
+            finalists = [pair.contender for pair in _best(played, tries)[:FINALISTS]]
             later = runs_of(request.job, finalists, request.all_seeds[1:], request.folder)
             _play(request, later, view, played)
         except KeyboardInterrupt:
@@ -119,15 +127,33 @@ def compare(request: Request, as_json: bool) -> None:
     _show(request, contenders, tries, finalists, played, as_json)
 
 
-def _pairs(training: Training, contenders: Sequence[Contender]) -> list[Pair]:
-    """The grid of fixed pairs, without FedAvg's own, which is run anyway."""
+def _pairs(training: Training, contenders: Sequence[Contender]) -> tuple[list[Pair], list[Pair]]:
+    """The grid of fixed pairs, without FedAvg's own, which is run anyway, and its outline."""
     schedule = training.schedule
     cohort = draw_cohort(training.fleet.samples, schedule.selection, schedule.seed, 1)
     table = next(each.table for each in contenders if each.name == FEDAVG)
     known = Pair(
         table.get("local_steps", FedAvg.local_steps), table.get("batch_size", FedAvg.batch_size)
     )
-    return grid(training.fleet.subset(cohort), training.limits, known)
+    fleet = training.fleet.subset(cohort)
+    pairs = grid(fleet, training.limits, known)
+    return pairs, outline(fleet, training.limits, pairs)
+
+
+def _try(
+    request: Request,
+    pairs: Sequence[Pair],
+    outlined: Sequence[Pair],
+    view: CompareView,
+    played: _Played,
+) -> list[Contender]:
+    """Fixed pairs on the first seed: the outline of the grid, then around the best of it."""
+    tries = [pair.contender for pair in outlined]
+    _play(request, runs_of(request.job, tries, request.all_seeds[:1], request.folder), view, played)
+    closer = [pair for pair in around(_best(played, tries), pairs) if pair not in outlined]
+    more = [pair.contender for pair in closer]
+    _play(request, runs_of(request.job, more, request.all_seeds[:1], request.folder), view, played)
+    return tries + more
 
 
 def _play(
@@ -149,7 +175,7 @@ def _play(
 
 
 def _best(played: _Played, tries: Sequence[Contender]) -> list[Pair]:
-    return list(ranked(played.of(tries)))[:FINALISTS]
+    return list(ranked(played.of(tries)))
 
 
 def _show(

@@ -17,6 +17,7 @@ from dynamite_fl.records import Fleet, Limits
 FINALISTS = 3
 _LOCAL_STEPS = (1, 2, 5, 10, 20, 40, 80)
 _PARTS = (1, 2, 4)  # of the largest batch size
+_CLOSER = 2  # numbers of local steps that are looked at closer
 
 
 @dataclass(frozen=True, order=True)
@@ -109,12 +110,38 @@ def grid(fleet: Fleet, limits: Limits, known: Pair | None = None) -> list[Pair]:
     return sorted(pair for pair in pairs - {known} if _fits(fleet, limits, pair))
 
 
+def outline(fleet: Fleet, limits: Limits, pairs: Sequence[Pair]) -> list[Pair]:
+    """Of a grid, for each number of local steps the batch size that both limits leave room for.
+
+    They tell which numbers of local steps are worth a closer look: ``around`` has it.
+    """
+    tightest = {
+        Pair(steps, min(_largest_alone(fleet, limits, steps)))
+        for steps in {pair.local_steps for pair in pairs}
+    }
+    return [pair for pair in pairs if pair in tightest]
+
+
+def around(best: Sequence[Pair], pairs: Sequence[Pair]) -> list[Pair]:
+    """Of a grid, the pairs with the local steps of the best few.
+
+    Example:
+        >>> around([Pair(5, 8), Pair(1, 9), Pair(9, 9)], [Pair(1, 2), Pair(5, 8), Pair(9, 9)])
+        [Pair(local_steps=1, batch_size=2), Pair(local_steps=5, batch_size=8)]
+    """
+    steps = {pair.local_steps for pair in best[:_CLOSER]}
+    return [pair for pair in pairs if pair.local_steps in steps]
+
+
 def _batch_sizes(fleet: Fleet, limits: Limits, local_steps: int) -> set[int]:
-    sizes = set()
-    for alone in (replace(limits, deadline=inf), replace(limits, budget=inf)):
-        largest = _largest(fleet, alone, _rounds(fleet, limits), local_steps)
-        sizes |= {largest // part for part in _PARTS}
-    return sizes - {0}
+    largest = _largest_alone(fleet, limits, local_steps)
+    return {size // part for size in largest for part in _PARTS} - {0}
+
+
+def _largest_alone(fleet: Fleet, limits: Limits, local_steps: int) -> list[int]:
+    """The largest batch sizes that the budget and the deadline, each alone, leave room for."""
+    alone = (replace(limits, deadline=inf), replace(limits, budget=inf))
+    return [_largest(fleet, each, _rounds(fleet, limits), local_steps) for each in alone]
 
 
 def _largest(fleet: Fleet, limits: Limits, rounds: int, local_steps: int) -> int:
