@@ -106,13 +106,19 @@ def compare(request: Request, as_json: bool) -> None:
         contenders = with_buffers(request.job, contenders, request.buffers)
     runs = runs_of(request.job, contenders, request.all_seeds, request.folder)
     training = make_training(runs[0].job, request.data_dir)  # what is wrong shows before all
-    pairs, tried = _pairs(training, contenders) if request.hindsight else ([], [])
+    pairs, outlined = _pairs(training, contenders) if request.hindsight else ([], [])
+    tries = [pair.contender for pair in outlined]
+    runs += runs_of(request.job, tries, request.all_seeds[:1], request.folder)
     del training
     console = Console(stderr=as_json, highlight=False)
     with CompareView(console) as view:
         try:
             played = _play(request, runs, view)
-            tries = _try(request, pairs, tried, view, played)
+            near = around(_best(played, tries), pairs)
+            closer = [pair.contender for pair in near if pair not in outlined]
+            more = runs_of(request.job, closer, request.all_seeds[:1], request.folder)
+            _play(request, more, view, played)
+            tries += closer
             finalists = [pair.contender for pair in _best(played, tries)[:FINALISTS]]
             later = runs_of(request.job, finalists, request.all_seeds[1:], request.folder)
             _play(request, later, view, played)
@@ -138,22 +144,6 @@ def _pairs(training: Training, contenders: Sequence[Contender]) -> tuple[list[Pa
     fleet = training.fleet.subset(cohort)
     pairs = grid(fleet, training.limits, known)
     return pairs, outline(fleet, training.limits, pairs)
-
-
-def _try(
-    request: Request,
-    pairs: Sequence[Pair],
-    outlined: Sequence[Pair],
-    view: CompareView,
-    played: _Played,
-) -> list[Contender]:
-    """Fixed pairs on the first seed: the outline of the grid, then around the best of it."""
-    tries = [pair.contender for pair in outlined]
-    _play(request, runs_of(request.job, tries, request.all_seeds[:1], request.folder), view, played)
-    closer = [pair for pair in around(_best(played, tries), pairs) if pair not in outlined]
-    more = [pair.contender for pair in closer]
-    _play(request, runs_of(request.job, more, request.all_seeds[:1], request.folder), view, played)
-    return tries + more
 
 
 def _play(
