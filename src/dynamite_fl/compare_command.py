@@ -10,20 +10,12 @@ import torch
 from rich.console import Console
 
 from dynamite_fl.compare import (
-    FEDAVG,
     Contender,
-    Result,
-    Row,
     Run,
-    Target,
     contender,
     contenders_of,
-    json_ready,
     result_of,
-    row_to_json,
     runs_of,
-    summed_up,
-    target_of,
     with_buffers,
 )
 from dynamite_fl.compare_runs import play_all
@@ -33,6 +25,16 @@ from dynamite_fl.control.fedavg import FedAvg
 from dynamite_fl.engine.cohort import draw_cohort
 from dynamite_fl.engine.loop import Training
 from dynamite_fl.hindsight import FINALISTS, Hindsight, Pair, grid, look_back, ranked
+from dynamite_fl.report.summary import (
+    FEDAVG,
+    Result,
+    Row,
+    Target,
+    json_ready,
+    row_to_json,
+    summed_up,
+    target_of,
+)
 from dynamite_fl.run_command import INTERRUPTED
 from dynamite_fl.run_config import TrainingJob, make_training
 

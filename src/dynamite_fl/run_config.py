@@ -122,6 +122,12 @@ def limits_of(job: TrainingJob) -> Limits:
     return table_record(Limits, "limits", job.tables["limits"])
 
 
+def devices_of(job: TrainingJob) -> Devices:
+    """The job's devices."""
+    settings = table_record(Settings, "training", job.tables["training"])
+    return _devices(job.tables["devices"], job.folder, settings.seed)
+
+
 def make_training(job: TrainingJob, data_dir: Path | None = None) -> Training:
     """All that a job describes, ready to run.
 
