@@ -35,8 +35,9 @@ from dynamite_fl.report.summary import (
     summed_up,
     target_of,
 )
+from dynamite_fl.report.tracking import prepare
 from dynamite_fl.run_command import INTERRUPTED
-from dynamite_fl.run_config import TrainingJob, make_training
+from dynamite_fl.run_config import TrainingJob, make_training, trackers_of
 
 _SOME_FAILED = 1
 
@@ -99,6 +100,7 @@ def compare(request: Request, as_json: bool) -> None:
         contenders = with_buffers(request.job, contenders, request.buffers)
     runs = runs_of(request.job, contenders, request.all_seeds, request.folder)
     training = make_training(runs[0].job, request.data_dir)  # what is wrong shows before all
+    prepare(trackers_of(request.job), request.folder)
     pairs = _pairs(training, contenders) if request.hindsight else []
     tries = [pair.contender for pair in pairs]
     runs += runs_of(request.job, tries, request.all_seeds[:1], request.folder)

@@ -28,7 +28,13 @@ from dynamite_fl.engine.run import RunFolder
 from dynamite_fl.engine.simulated import SimulatedEngine
 from dynamite_fl.files import write_atomically
 from dynamite_fl.run_command import show_run, train
-from dynamite_fl.run_config import TrainingJob, load_training_job, make_training, to_toml
+from dynamite_fl.run_config import (
+    TrainingJob,
+    load_training_job,
+    make_training,
+    to_toml,
+    trackers_of,
+)
 
 _SECONDS_TO_LEAVE = 10.0  # that nodes of a cluster have before they are killed
 
@@ -66,6 +72,7 @@ class TakingPart:
 def serve(serving: Serving, as_json: bool) -> None:
     """Train with whatever nodes connect; go on if the folder has a training already."""
     job = _job_of(serving)
+    trackers_of(job)
     folder = RunFolder(serving.path)
     if folder.ended.exists():
         show_run(folder.path, as_json)
@@ -81,6 +88,7 @@ def run_cluster(
     if not all(0 < share <= 1 for share in shares):
         raise JobError("--cpu-shares must be numbers above 0, at most 1")
     job = _job_of(serving)
+    trackers_of(job)
     folder = RunFolder(serving.path)
     if folder.ended.exists():
         show_run(folder.path, as_json)

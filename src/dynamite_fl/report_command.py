@@ -1,7 +1,6 @@
 """What ``dynamite report`` does."""
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -16,9 +15,8 @@ from dynamite_fl.report.comparison_page import comparison_page
 from dynamite_fl.report.run_page import run_page
 from dynamite_fl.report.shown import ShownComparison, ShownHindsight, ShownRun
 from dynamite_fl.report.summary import FEDAVG, Result, Row, summed_up, target_of
+from dynamite_fl.report_repeat import FIXED, differences, how_to_repeat
 from dynamite_fl.report_runs import find_runs
-
-_FIXED = re.compile(r"fixed-\d+x\d+")
 
 
 @dataclass(frozen=True)
@@ -66,6 +64,7 @@ def write_report(
         page = run_page(found.runs[0], found.notes)
     else:
         title = paths[0].resolve().name if len(paths) == 1 else "Comparison"
+        found.notes += differences(found.runs)
         page = comparison_page(title, compared(found.runs, target), found.notes)
     write_atomically(out, page.html(version("dynamite-fl")))
     return Written(out, len(found.runs), tuple(found.notes))
@@ -74,16 +73,17 @@ def write_report(
 def compared(runs: Sequence[ShownRun], target: float | None = None) -> ShownComparison:
     """Runs side by side: sums of those that finished, and hindsight if there are fixed pairs."""
     results = [result for run in runs if (result := _result(run)) is not None]
-    pairs = [each for each in results if _FIXED.fullmatch(each.contender)]
+    pairs = [each for each in results if FIXED.fullmatch(each.contender)]
     others = [each for each in results if each not in pairs]
     if not others:
         others, pairs = pairs, []
+    repeat = how_to_repeat(runs)
     if not others:
-        return ShownComparison(runs=runs, rows=(), target=None, hindsight=None)
+        return ShownComparison(runs=runs, rows=(), target=None, hindsight=None, repeat=repeat)
     goal = target_of(others, target)
     rows = summed_up(others, goal.accuracy)
     hindsight = _hindsight(summed_up(pairs, goal.accuracy), rows) if pairs else None
-    return ShownComparison(runs=runs, rows=rows, target=goal, hindsight=hindsight)
+    return ShownComparison(runs=runs, rows=rows, target=goal, hindsight=hindsight, repeat=repeat)
 
 
 def _result(run: ShownRun) -> Result | None:

@@ -6,6 +6,7 @@ dark mode and onto paper; ``--s1/0.2`` is one that can be seen through.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 Numbers = Sequence[float | None]
@@ -47,6 +48,16 @@ class Chart:
         return {"data": list(self.traces), "layout": layout}
 
 
+def label(text: str, most: int = 28) -> str:
+    """A name from a file as plotly shows it, which would take ``<b>`` in it for markup.
+
+    Example:
+        >>> label("<b>camera</b>"), label("a name that is long", most=8)
+        ('&lt;b&gt;camera&lt;/b&gt;', 'a name …')
+    """
+    return escape(text if len(text) <= most else f"{text[: most - 1]}…", quote=False)
+
+
 def color(place: int) -> str:
     """The colour of the so-and-so-many-th series.
 
@@ -67,7 +78,7 @@ def line(x: Numbers, y: Numbers, name: str, place: int = 0, **more: Any) -> Trac
         "mode": "lines+markers" if len(kept) == 1 else "lines",
         "x": [a for a, _ in kept],
         "y": [b for _, b in kept],
-        "name": name,
+        "name": label(name),
         "line": {"color": color(place), "width": 2, "dash": dash},
         **more,
     }

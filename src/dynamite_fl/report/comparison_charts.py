@@ -3,12 +3,13 @@
 import statistics
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from dynamite_fl.report.chart import PERCENT, Chart, band, color, line
-from dynamite_fl.report.run_charts import AXES
+from dynamite_fl.report.chart import PERCENT, Chart, band, color, label, line
+from dynamite_fl.report.run_charts import AXES, TICKS
 from dynamite_fl.report.shown import ShownComparison, ShownHindsight, ShownRun
-from dynamite_fl.report.summary import Row, Spread, Target
+from dynamite_fl.report.summary import Row, Target
 
 _POINTS = 150  # of a curve over seeds
 
@@ -83,19 +84,32 @@ def _at(points: Sequence[tuple[float, float]], x: float) -> float:
     return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 
 
-def final_chart(rows: Sequence[Row], hindsight: ShownHindsight | None) -> Chart:
-    """Accuracy at the end, each seed a dot."""
-    traces = []
-    for place, row in enumerate(rows):
-        seeds = [each.history.final_accuracy for each in row.results]
-        traces.append(_dots(seeds, row.contender, place))
+def end_charts(
+    rows: Sequence[Row], target: Target, hindsight: ShownHindsight | None
+) -> list[Chart]:
+    """Accuracy at the end, and what it took to reach the target."""
     shown = list(rows)
-    if hindsight is not None and hindsight.best.contender not in [row.contender for row in rows]:
-        seeds = [each.history.final_accuracy for each in hindsight.best.results]
-        traces.append(_dots(seeds, f"{hindsight.best.contender} (hindsight)", len(rows)))
+    if hindsight is not None and hindsight.best not in shown:
         shown.append(hindsight.best)
+    height = _height(len(shown))
+    charts = [_final_chart(shown, height)]
+    for key in ("seconds", "cost"):
+        bars = [_to_target(row, key, target) for row in rows]
+        title = f"{key.capitalize()} to {target.accuracy:.1%}"
+        charts.append(_bar_chart(title, key, rows, bars, {"rangemode": "tozero"}, height))
+    return charts
+
+
+def _height(bars: int) -> int:
+    return 90 + 42 * bars
+
+
+def _final_chart(rows: Sequence[Row], height: int) -> Chart:
+    traces = [
+        _dots([each.history.final_accuracy for each in row.results], row.contender, place)
+        for place, row in enumerate(rows)
+    ]
     layout = {"xaxis": {**PERCENT, "showgrid": True}, "yaxis": _NAMES, "hovermode": "closest"}
-    height = 90 + 38 * len(shown)
     return Chart("Accuracy at the end, each seed a dot", traces, "accuracy", layout, height=height)
 
 
@@ -107,91 +121,87 @@ def _dots(values: Sequence[float], name: str, place: int) -> dict[str, Any]:
         "type": "scatter",
         "mode": "markers",
         "x": list(values),
-        "y": [name] * len(values),
-        "name": name,
+        "y": [label(name)] * len(values),
         "marker": {"color": f"{color(place)}", "size": 11, "opacity": 0.75},
         "hovertemplate": "%{x:.2%}<extra></extra>",
     }
 
 
-def target_charts(rows: Sequence[Row], target: Target) -> list[Chart]:
-    """Seconds and cost to the target, of those whom all seeds led there."""
-    charts = []
-    for key, words in (("seconds_to_target", "Seconds"), ("cost_to_target", "Cost")):
-        traces = [_bar(row, getattr(row, key), place) for place, row in enumerate(rows)]
-        layout = {
-            "xaxis": {"showgrid": True, "rangemode": "tozero"},
-            "yaxis": _NAMES,
-            "hovermode": "closest",
-        }
-        title = f"{words} to {target.accuracy:.1%}"
-        height = 90 + 38 * len(rows)
-        charts.append(Chart(title, traces, words.lower(), layout, height=height))
-    return charts
+@dataclass(frozen=True)
+class _Bar:
+    """A mean, the values that it is of, and what to write beside them."""
+
+    mean: float
+    values: Sequence[float]
+    words: str
 
 
-def _bar(row: Row, spread: Spread | None, place: int) -> dict[str, Any]:
-    """A bar as long as the mean of the seeds that got there, its ends the least and the most."""
-    mean = 0.0 if spread is None else spread.mean
-    words = "not reached" if spread is None else f"{mean:,.4g}"
-    if spread is not None and row.reached < len(row.results):
-        words += f" ({row.reached} of {len(row.results)} seeds)"
-    ends = (
-        None
-        if spread is None or spread.deviation is None
-        else {
-            "type": "data",
-            "symmetric": False,
-            "array": [spread.most - mean],
-            "arrayminus": [mean - spread.least],
-            "color": "--soft",
-            "thickness": 1.5,
-        }
-    )
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "x": [mean],
-        "y": [row.contender],
-        "name": row.contender,
-        "text": [words],
-        "textposition": "inside" if spread is not None else "outside",
-        "insidetextanchor": "start",
-        "marker": {"color": color(place)},
-        "hovertemplate": "%{text}<extra></extra>",
-        **({} if ends is None else {"error_x": ends}),
-    }
+def _to_target(row: Row, key: str, target: Target) -> _Bar:
+    lines = [each.history.first_reaching(target.accuracy) for each in row.results]
+    values = [found[key] for found in lines if found is not None]
+    if not values:
+        return _Bar(0.0, (), "not reached")
+    mean = statistics.fmean(values)
+    some = f", {len(values)} of {len(lines)}" if len(values) < len(lines) else ""
+    return _Bar(mean, values, f"{mean:,.{0 if mean >= 100 else 1}f}{some}")
 
 
 def hindsight_charts(rows: Sequence[Row], hindsight: ShownHindsight) -> list[Chart]:
     """The share of the way to the best fixed setting, and all settings that were tried."""
-    known = [(row, hindsight.covered.get(row.contender)) for row in rows]
-    traces = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "x": [share or 0.0],
-            "y": [row.contender],
-            "name": row.contender,
-            "text": ["cannot be said" if share is None else f"{share:.0%}"],
-            "textposition": "auto",
-            "marker": {"color": color(place)},
-            "hovertemplate": "%{text}<extra></extra>",
-        }
-        for place, (row, share) in enumerate(known)
+    shares = [hindsight.covered.get(row.contender) for row in rows]
+    bars = [
+        _Bar(share or 0.0, (), "cannot be said" if share is None else f"{share:.0%}")
+        for share in shares
     ]
-    layout = {"xaxis": {**PERCENT, "showgrid": True}, "yaxis": _NAMES, "hovermode": "closest"}
-    way = Chart(
-        "Of the way from FedAvg to the best fixed setting",
-        traces,
-        "share",
-        layout,
-        height=90 + 38 * len(known),
-    )
-    return [way, _tried(hindsight)]
+    title = "Of the way from FedAvg to the best fixed setting"
+    height = max(300, _height(len(rows)))
+    return [
+        _bar_chart(title, "share", rows, bars, PERCENT, height),
+        _tried(hindsight, height),
+    ]
 
 
-def _tried(hindsight: ShownHindsight) -> Chart:
+def _bar_chart(
+    title: str,
+    x: str,
+    rows: Sequence[Row],
+    bars: Sequence[_Bar],
+    axis: Mapping[str, Any],
+    height: int,
+) -> Chart:
+    """A bar for each row, its values as dots on it, its words behind the last of them."""
+    ends = [max([0.0, bar.mean, *bar.values]) for bar in bars]
+    starts = [min(0.0, bar.mean) for bar in bars]
+    traces = []
+    for place, (row, bar, end) in enumerate(zip(rows, bars, ends, strict=True)):
+        name, silent = label(row.contender), {"hoverinfo": "skip", "type": "scatter"}
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "x": [bar.mean],
+                "y": [name],
+                "width": 0.55,
+                "marker": {"color": f"{color(place)}/0.55"},
+                "hovertemplate": f"{bar.words}<extra></extra>",
+            }
+        )
+        dots = {"color": color(place), "size": 8}
+        at = [name] * len(bar.values)
+        traces.append({**silent, "mode": "markers", "x": bar.values, "y": at, "marker": dots})
+        words = {"mode": "text", "text": [f"  {bar.words}"], "textposition": "middle right"}
+        traces.append({**silent, **words, "x": [end], "y": [name], "textfont": {"color": "--ink"}})
+    reach = max(ends) - min(starts) or 1.0
+    room = [min(starts) - (0.05 * reach if min(starts) < 0 else 0), max(ends) + 0.7 * reach]
+    layout = {
+        "xaxis": {"showgrid": True, **axis, "range": room, "nticks": 5},
+        "yaxis": _NAMES,
+        "hovermode": "closest",
+    }
+    return Chart(title, traces, x, layout, height=height)
+
+
+def _tried(hindsight: ShownHindsight, height: int) -> Chart:
     trace = {
         "type": "scatter",
         "mode": "markers",
@@ -208,10 +218,14 @@ def _tried(hindsight: ShownHindsight) -> Chart:
         "hovertemplate": "%{text}<extra></extra>",
     }
     layout = {
-        "xaxis": {"type": "log", "dtick": "D2", "showgrid": True},
-        "yaxis": {"type": "log", "dtick": "D2", "title": {"text": "batch size"}},
+        "xaxis": {"type": "log", "tickvals": TICKS, "ticktext": TICKS, "showgrid": True},
+        "yaxis": {
+            "type": "log",
+            "tickvals": TICKS,
+            "ticktext": TICKS,
+            "title": {"text": "batch size"},
+        },
         "hovermode": "closest",
     }
-    return Chart(
-        "Accuracy of fixed settings on the first seed", [trace], "local steps", layout, height=300
-    )
+    title = "Accuracy of fixed settings on the first seed"
+    return Chart(title, [trace], "local steps", layout, height=height)

@@ -6,14 +6,13 @@ from html import escape
 from dynamite_fl.report.chart import PERCENT, color
 from dynamite_fl.report.comparison_charts import (
     curves,
-    final_chart,
+    end_charts,
     groups_of,
     hindsight_charts,
-    target_charts,
 )
 from dynamite_fl.report.page import Card, Page
-from dynamite_fl.report.shown import ShownComparison, ShownRun
-from dynamite_fl.report.summary import Spread
+from dynamite_fl.report.shown import ShownComparison, ShownHindsight, ShownRun
+from dynamite_fl.report.summary import Row, Spread
 
 
 def comparison_page(title: str, comparison: ShownComparison, notes: Sequence[str]) -> Page:
@@ -28,7 +27,8 @@ def comparison_page(title: str, comparison: ShownComparison, notes: Sequence[str
     groups = groups_of(comparison)
     legend = [(name, color(place)) for place, name in enumerate(groups)]
     page.section(
-        "How good models got", "Means over seeds, in a band from the least to the most of them."
+        "How good models got",
+        "Means over seeds as far as all of them go, in a band from the least to the most.",
     )
     page.legend(legend)
     page.charts(curves(groups, "accuracy", "Accuracy", {"yaxis": PERCENT}))
@@ -38,14 +38,9 @@ def comparison_page(title: str, comparison: ShownComparison, notes: Sequence[str
         page.section(
             "At the end, and to the target",
             f"The target is {comparison.target.accuracy:.1%}, {words}; bars are means of the seeds "
-            "that reached it, whiskers go from the least to the most.",
+            "that reached it, dots the seeds.",
         )
-        page.charts(
-            [
-                final_chart(comparison.rows, comparison.hindsight),
-                *target_charts(comparison.rows, comparison.target),
-            ]
-        )
+        page.charts(end_charts(comparison.rows, comparison.target, comparison.hindsight))
     if comparison.hindsight is not None:
         _add_hindsight(page, comparison)
     page.section("What was decided")
@@ -55,13 +50,10 @@ def comparison_page(title: str, comparison: ShownComparison, notes: Sequence[str
     sizes = curves(groups, "batch_mean", "Mean batch size", zero)
     page.charts([steps[0], sizes[0]])
     _add_runs(page, runs)
-    page.section(
-        "Repeat it",
-        f"The job of {runs[0].name}; the others differ in controller, seed or buffer. "
-        "Save it as job.toml, then",
-    )
-    page.copied("dynamite run job.toml")
-    page.copied(runs[0].job)
+    shown = comparison.repeat
+    page.section("Repeat it", f"The job of {shown.of}; save it as job.toml, then")
+    page.copied(shown.command)
+    page.copied(shown.job)
     return page
 
 
@@ -99,25 +91,29 @@ def _cards(comparison: ShownComparison) -> list[Card]:
 def _add_table(page: Page, comparison: ShownComparison) -> None:
     hindsight = comparison.hindsight
     way = "" if hindsight is None else "<th>of the way</th>"
-    rows = []
-    for place, row in enumerate(comparison.rows):
-        share = ""
-        if hindsight is not None:
-            covered = hindsight.covered.get(row.contender)
-            share = f"<td>{'-' if covered is None else f'{covered:.0%}'}</td>"
-        rows.append(
-            f'<tr><td class="name"><i class="dot" style="background:var({color(place)})"></i>'
-            f"{escape(row.contender)}</td>"
-            f"<td{' class=best' if place == 0 else ''}>{_percent(row.accuracy)}</td>"
-            f'<td class="minor">{len(row.results)}</td>'
-            f'<td class="minor">{_number(row.rounds)}</td><td>{_number(row.seconds)}</td>'
-            f"<td>{_number(row.cost)}</td>{share}</tr>"
-        )
+    rows = [_table_row(row, place, hindsight) for place, row in enumerate(comparison.rows)]
     page.add(
         '<div class="sheet"><table><thead><tr><th>contender</th><th>accuracy</th>'
         '<th class="minor">seeds</th><th class="minor">rounds</th><th>seconds</th><th>cost</th>'
         f"{way}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
+
+
+def _table_row(row: Row, place: int, hindsight: ShownHindsight | None) -> str:
+    best = ' class="best"' if place == 0 else ""
+    cells = [
+        f'<td class="name"><i class="dot" style="background:var({color(place)})"></i>'
+        f"{escape(row.contender)}</td>",
+        f"<td{best}>{_cell(_percent(row.accuracy))}</td>",
+        f'<td class="minor">{len(row.results)}</td>',
+        f'<td class="minor">{_cell(_number(row.rounds))}</td>',
+        f"<td>{_cell(_number(row.seconds))}</td>",
+        f"<td>{_cell(_number(row.cost))}</td>",
+    ]
+    if hindsight is not None:
+        share = hindsight.covered.get(row.contender)
+        cells.append(f"<td>{'-' if share is None else f'{share:.0%}'}</td>")
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _add_hindsight(page: Page, comparison: ShownComparison) -> None:
@@ -157,6 +153,14 @@ def _percent(spread: Spread) -> str:
     return f"{spread.mean:.1%} ± {100 * spread.deviation:.1f}"
 
 
+def _cell(text: str) -> str:
+    """A mean, and its deviation in a paler colour, below it where there is little room."""
+    mean, sign, deviation = text.partition(" ± ")
+    return f'{mean} <span class="spread">± {deviation}</span>' if sign else mean
+
+
 def _number(spread: Spread) -> str:
-    text = f"{spread.mean:,.4g}"
-    return text if spread.deviation is None else f"{text} ± {spread.deviation:,.2g}"
+    """With as many decimals as its size calls for."""
+    decimals = 0 if spread.mean >= 100 else 1
+    text = f"{spread.mean:,.{decimals}f}"
+    return text if spread.deviation is None else f"{text} ± {spread.deviation:,.{decimals}f}"

@@ -55,8 +55,9 @@ const coarse = matchMedia("(pointer: coarse)").matches;
 
 function traceOf(trace) {
   const worn = dressed(trace);
-  if (worn.type === "heatmap") {
-    worn.colorbar = { thickness: 10, outlinewidth: 0, tickfont: { size: 11 }, ...worn.colorbar };
+  const scale = worn.type === "heatmap" ? worn : worn.marker;
+  if (scale?.colorbar) {
+    scale.colorbar = { thickness: 10, outlinewidth: 0, tickfont: { size: 11 }, ...scale.colorbar };
   }
   return worn;
 }

@@ -4,6 +4,7 @@ What comes from files is escaped, in text and in the script's data alike.
 """
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -11,13 +12,9 @@ from importlib import resources
 from string import Template
 
 from dynamite_fl.report.chart import Chart
+from dynamite_fl.report.extras import MissingExtra
 
-
-class MissingPlotly(ImportError):  # noqa: N818  it says what is the matter
-    """The extra that reports need is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("a report needs plotly: pip install 'dynamite-fl[report]'")
+_MOST_IN_A_ROW = 6  # cards
 
 
 @dataclass(frozen=True)
@@ -54,9 +51,12 @@ class Page:
                 f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>'
             )
 
-    def cards(self, cards: Iterable[Card]) -> None:
+    def cards(self, cards: Sequence[Card]) -> None:
         """Figures side by side."""
-        self.add(f'<div class="cards">{"".join(map(_card, cards))}</div>')
+        shown = "".join(map(_card, cards))
+        rows = math.ceil(len(cards) / _MOST_IN_A_ROW)
+        columns = math.ceil(len(cards) / max(rows, 1))
+        self.add(f'<div class="cards" style="--columns:{columns}">{shown}</div>')
 
     def section(self, title: str, intro: str = "") -> None:
         """A heading, and a sentence below it."""
@@ -99,7 +99,7 @@ class Page:
         """The whole file.
 
         Raises:
-            MissingPlotly: plotly is not installed.
+            MissingExtra: plotly is not installed.
         """
         charts = {key: chart.to_json() for key, chart in self._charts.items()}
         return Template(_text("template.html")).substitute(
@@ -132,7 +132,7 @@ def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise MissingPlotly from None
+        raise MissingExtra("a report", "report") from None
     return str(get_plotlyjs())
 
 

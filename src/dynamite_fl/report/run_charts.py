@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dynamite_fl.report.chart import PERCENT, Chart, Numbers, band, color, line, thinned
+from dynamite_fl.report.chart import PERCENT, Chart, Numbers, band, label, line, thinned
 from dynamite_fl.report.devices import batch_tiles
 from dynamite_fl.report.shown import ShownRun
 
@@ -56,7 +56,7 @@ def _classes(judged: Sequence[dict[str, Any]]) -> Chart:
     trace = {
         "type": "heatmap",
         "x": [each["round"] for each in kept],
-        "y": classes,
+        "y": [label(name) for name in classes],
         "z": values,
         "zmin": 0,
         "zmax": 1,
@@ -97,7 +97,7 @@ def limit_charts(run: ShownRun) -> list[Chart]:
         ):
             if math.isfinite(most):
                 left = [1.0, *(1 - spent / most for spent in columns[key])]
-                traces.append(line(rounds, left, name, (1, 5)[place]))
+                traces.append(line(rounds, left, name, place))
     charts = []
     if traces:
         layout = {"yaxis": {**PERCENT, "range": [-0.02, 1.02]}}
@@ -119,7 +119,7 @@ def batch_heat_map(run: ShownRun) -> Chart | None:
     names = [_row_name(run, group) for group in tiles.groups]
     logs = [[None if not size else math.log10(size) for size in row] for row in tiles.sizes]
     top = max((size for row in tiles.sizes for size in row if size), default=1.0)
-    ticks = [tick for tick in _TICKS if tick <= top] or [1]
+    ticks = [tick for tick in TICKS if tick <= top] or [1]
     trace = {
         "type": "heatmap",
         "x": tiles.rounds,
@@ -145,11 +145,12 @@ def batch_heat_map(run: ShownRun) -> Chart | None:
     )
 
 
-_TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000, 200_000]
+TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000, 200_000]
 
 
 def _row_name(run: ShownRun, group: Sequence[int]) -> str:
-    return run.device(group[0]) if len(group) == 1 else f"{run.device(group[0])} …"
+    """Of one device, or of the first of several."""
+    return label(run.device(group[0])) + ("" if len(group) == 1 else " …")
 
 
 def estimate_charts(run: ShownRun) -> list[Chart]:
@@ -169,15 +170,14 @@ def estimate_charts(run: ShownRun) -> list[Chart]:
 
 def _terms(run: ShownRun) -> Chart:
     rounds = [each["round"] for each in run.history.lines]
-    traces = []
-    for place, (name, values) in enumerate(run.terms.items()):
-        stacked = {"stackgroup": "terms", "fillcolor": f"{color(place)}/0.45"}
-        traces.append(line(rounds, values, name, place, **stacked))
-        traces[-1]["line"]["width"] = 1
+    traces = [
+        line(rounds, [value or None for value in values], name, place)
+        for place, (name, values) in enumerate(run.terms.items())
+    ]
     return Chart(
-        "The bound on the loss after the round, and its terms",
+        "The terms of the bound on the loss after the round",
         traces,
-        layout={"yaxis": {"rangemode": "tozero"}},
+        layout={"yaxis": {"type": "log", "exponentformat": "power", "dtick": 1}},
         note="Lemma 1 of the paper, with the estimates that the round was planned by.",
         legend=_legend(traces),
         wide=True,

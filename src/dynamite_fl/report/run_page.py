@@ -68,7 +68,7 @@ def _cards(run: ShownRun, devices: Sequence[DeviceFigures]) -> list[Card]:
     cards = [
         Card("accuracy", "not judged")
         if math.isnan(final)
-        else Card("accuracy on the test data", f"{final:.1%}", f"at best {best:.1%}")
+        else Card("test accuracy", f"{final:.1%}", f"at best {best:.1%}")
     ]
     if worst is not None:
         cards.append(Card("worst class", f"{worst[1]:.1%}", f"class {worst[0]}"))

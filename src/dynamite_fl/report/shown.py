@@ -66,6 +66,15 @@ class ShownHindsight:
     tried: Sequence[tuple[int, int, float]]
 
 
+@dataclass(frozen=True)
+class Repeat:
+    """How to run it all again: a command, a job, and the name of the run that has it."""
+
+    command: str
+    job: str
+    of: str
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ShownComparison:
     """Contenders side by side.
@@ -75,9 +84,11 @@ class ShownComparison:
         rows: Of those with finished runs, the most accurate first.
         target: The accuracy to reach; None if no run finished.
         hindsight: None if there is none.
+        repeat: How to run them all again, or one of them if no command does that.
     """
 
     runs: Sequence[ShownRun]
     rows: Sequence[Row]
     target: Target | None
     hindsight: ShownHindsight | None
+    repeat: Repeat
