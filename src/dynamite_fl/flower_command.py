@@ -72,7 +72,6 @@ class TakingPart:
 def serve(serving: Serving, as_json: bool) -> None:
     """Train with whatever nodes connect; go on if the folder has a training already."""
     job = _job_of(serving)
-    trackers_of(job)
     folder = RunFolder(serving.path)
     if folder.ended.exists():
         show_run(folder.path, as_json)
@@ -88,7 +87,6 @@ def run_cluster(
     if not all(0 < share <= 1 for share in shares):
         raise JobError("--cpu-shares must be numbers above 0, at most 1")
     job = _job_of(serving)
-    trackers_of(job)
     folder = RunFolder(serving.path)
     if folder.ended.exists():
         show_run(folder.path, as_json)
@@ -153,6 +151,7 @@ def _job_of(serving: Serving) -> TrainingJob:
     if folder.job.exists():
         return load_training_job(folder.job)
     job = load_training_job(serving.job_file, serving.overrides)
+    trackers_of(job)  # so that a missing extra is known before anything is done
     serving.path.mkdir(parents=True, exist_ok=True)
     write_atomically(folder.job, to_toml(job.tables))
     return job

@@ -41,6 +41,11 @@ class Chart:
     height: int = 260
     wide: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to draw, as where no model was judged yet."""
+        return not any(len(trace["x"]) for trace in self.traces)
+
     def to_json(self) -> dict[str, Any]:
         """What the page's script takes."""
         axis = {"title": {"text": self.x}, **self.layout.get("xaxis", {})}

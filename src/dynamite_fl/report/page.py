@@ -66,7 +66,9 @@ class Page:
     def charts(self, charts: Iterable[Chart], *, small: bool = False) -> None:
         """Charts side by side, as many as the screen is wide."""
         kind = "charts small" if small else "charts"
-        self.add(f'<div class="{kind}">{"".join(map(self._figure, charts))}</div>')
+        figures = [self._figure(chart) for chart in charts if not chart.is_empty]
+        if figures:
+            self.add(f'<div class="{kind}">{"".join(figures)}</div>')
 
     def legend(self, entries: Iterable[tuple[str, str]]) -> None:
         """Names and colours for all charts of a section."""
