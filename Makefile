@@ -21,6 +21,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 run: $(VENV)/.ready
 	$(BIN)/dynamite run
+	@echo "To look at it: $(BIN)/dynamite report $$(ls -td runs/*/ | head -n 1)"
 
 test: lint types
 	$(BIN)/pytest

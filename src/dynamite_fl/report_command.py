@@ -30,7 +30,8 @@ class Written:
 
 def report(paths: Sequence[Path], out: Path | None, as_json: bool) -> None:
     """Write a report and say where it is."""
-    written = write_report(paths, out)
+    with Console(stderr=True).status("Reading runs"):
+        written = write_report(paths, out)
     if as_json:
         found = {"file": str(written.file), "runs": written.runs, "notes": written.notes}
         print(json.dumps(found))  # noqa: T201
@@ -87,8 +88,8 @@ def compared(runs: Sequence[ShownRun], target: float | None = None) -> ShownComp
 
 
 def _result(run: ShownRun) -> Result | None:
-    """What came of a run; None while it goes on, or if it was never judged."""
-    if run.ended is None or run.history.last("accuracy") is None:
+    """What came of a run; None while it goes on, if it is damaged, or was never judged."""
+    if run.ended is None or not run.is_whole or run.history.last("accuracy") is None:
         return None
     return Result(run.contender, run.seed, Path(run.folder), run.ended, run.history)
 

@@ -14,11 +14,12 @@ _Tables = Mapping[str, Any]
 
 def differences(runs: Sequence[ShownRun]) -> list[str]:
     """A note if jobs differ in more than what a comparison varies."""
-    first, *others = [_common(_tables(run)) for run in runs]
-    keys = [key for other in others for key in {*first, *other} if first.get(key) != other.get(key)]
+    jobs = [_common(tables) for run in runs if (tables := _tables(run))]
+    keys = {key for job in jobs for key in job if job[key] != jobs[0].get(key)}
+    keys |= {key for job in jobs for key in jobs[0] if key not in job}
     if not keys:
         return []
-    names = ", ".join(sorted(set(keys)))
+    names = ", ".join(sorted(keys))
     return [f"these runs are not of one job: they differ in {names} too, so compare with care"]
 
 

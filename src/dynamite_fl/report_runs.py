@@ -64,7 +64,7 @@ def _read(path: Path, found: Found) -> None:
     """Add a run with what can be read of it."""
     folder, notes = RunFolder(path), found.notes
     job = _job(folder, notes)
-    history = _history(folder, notes)
+    history, is_whole = _history(folder, notes)
     if not folder.job.is_file() and not history.lines:
         return
     ended = _text(folder.ended).strip() or None if folder.ended.is_file() else None
@@ -73,18 +73,20 @@ def _read(path: Path, found: Found) -> None:
         notes.append(f"{path} is still going, or was interrupted: it is shown as of now, {after}")
     tables = {} if job is None else job.tables
     controller = str(_within(tables, "controller", "name", "unknown"))
-    seed = _within(tables, "training", "seed", 0)
+    name = path.resolve().name
+    seed = _seed(name) if job is None else _within(tables, "training", "seed", 0)
     dataset = str(_within(tables, "task", "dataset", ""))
     streams = "stream" in tables
     found.runs.append(
         ShownRun(
-            name=path.resolve().name,
+            name=name,
             folder=str(path),
-            contender=_stem(path.resolve().name, seed),
+            contender=name.removesuffix(f"-{seed}"),  # as ``dynamite compare`` names folders
             controller=controller,
             about=_about(tables, history),
             seed=seed,
             history=history,
+            is_whole=is_whole,
             limits=None if job is None else limits_of(job),
             ended=ended,
             devices=_devices(folder, job),
@@ -110,17 +112,18 @@ def _job(folder: RunFolder, notes: list[str]) -> TrainingJob | None:
     return job
 
 
-def _history(folder: RunFolder, notes: list[str]) -> History:
+def _history(folder: RunFolder, notes: list[str]) -> tuple[History, bool]:
+    """The rounds that can be read, and whether they are all that the file should hold."""
     if not folder.history.is_file():
         notes.append(f"{folder.path} has no {folder.history.name}: no round can be shown")
-        return History(())
+        return History(()), False
     try:
         history, wrong = recover(folder.history)
     except OSError as error:
         notes.append(f"{folder.history} cannot be read: {error.strerror}")
-        return History(())
+        return History(()), False
     notes += [f"{folder.path}: {each}" for each in wrong]
-    return history
+    return history, not wrong
 
 
 def _text(path: Path) -> str:
@@ -132,9 +135,10 @@ def _within(tables: Mapping[str, Any], table: str, key: str, otherwise: Any) -> 
     return entry.get(key, otherwise) if isinstance(entry, Mapping) else otherwise
 
 
-def _stem(name: str, seed: object) -> str:
-    """A folder's name without its seed, as ``dynamite compare`` names them."""
-    return re.sub(rf"-{re.escape(str(seed))}$", "", name)
+def _seed(name: str) -> int:
+    """The seed in the name of a comparison's folder; 0 if there is none."""
+    found = re.search(r"-(\d+)$", name)
+    return 0 if found is None else int(found[1])
 
 
 def _about(tables: Mapping[str, Any], history: History) -> str:

@@ -92,7 +92,7 @@ def end_charts(
     if hindsight is not None and hindsight.best not in shown:
         shown.append(hindsight.best)
     height = _height(len(shown))
-    charts = [_final_chart(shown, height)]
+    charts = [_final_chart(shown, len(rows), height)]
     for key in ("seconds", "cost"):
         bars = [_to_target(row, key, target) for row in rows]
         title = f"{key.capitalize()} to {target.accuracy:.1%}"
@@ -104,11 +104,13 @@ def _height(bars: int) -> int:
     return 90 + 42 * bars
 
 
-def _final_chart(rows: Sequence[Row], height: int) -> Chart:
-    traces = [
-        _dots([each.history.final_accuracy for each in row.results], row.contender, place)
-        for place, row in enumerate(rows)
-    ]
+def _final_chart(rows: Sequence[Row], contenders: int, height: int) -> Chart:
+    """A dot a seed; what is no contender but known in hindsight is grey."""
+    traces = []
+    for place, row in enumerate(rows):
+        seeds = [each.history.final_accuracy for each in row.results]
+        shade = color(place) if place < contenders else "--soft"
+        traces.append(_dots(seeds, row.contender, shade))
     layout = {"xaxis": {**PERCENT, "showgrid": True}, "yaxis": _NAMES, "hovermode": "closest"}
     return Chart("Accuracy at the end, each seed a dot", traces, "accuracy", layout, height=height)
 
@@ -116,13 +118,13 @@ def _final_chart(rows: Sequence[Row], height: int) -> Chart:
 _NAMES = {"type": "category", "autorange": "reversed", "showgrid": False}
 
 
-def _dots(values: Sequence[float], name: str, place: int) -> dict[str, Any]:
+def _dots(values: Sequence[float], name: str, shade: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
         "x": list(values),
         "y": [label(name)] * len(values),
-        "marker": {"color": f"{color(place)}", "size": 11, "opacity": 0.75},
+        "marker": {"color": shade, "size": 11, "opacity": 0.75},
         "hovertemplate": "%{x:.2%}<extra></extra>",
     }
 

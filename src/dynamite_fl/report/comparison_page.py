@@ -22,7 +22,10 @@ def comparison_page(title: str, comparison: ShownComparison, notes: Sequence[str
     page.notes(notes)
     page.cards(_cards(comparison))
     if comparison.rows:
-        page.section("Side by side", "Means over seeds, ± one standard deviation.")
+        page.section(
+            "Side by side",
+            "Means over seeds of the runs that ended and are whole, ± one standard deviation.",
+        )
         _add_table(page, comparison)
     groups = groups_of(comparison)
     legend = [(name, color(place)) for place, name in enumerate(groups)]

@@ -115,8 +115,7 @@ def batch_heat_map(run: ShownRun) -> Chart | None:
     tiles = batch_tiles(run.history)
     if not tiles.groups:
         return None
-    grouped = any(len(group) > 1 for group in tiles.groups)
-    names = [_row_name(run, group) for group in tiles.groups]
+    names, note = _row_names(run, tiles.groups)
     logs = [[None if not size else math.log10(size) for size in row] for row in tiles.sizes]
     top = max((size for row in tiles.sizes for size in row if size), default=1.0)
     ticks = [tick for tick in TICKS if tick <= top] or [1]
@@ -134,13 +133,12 @@ def batch_heat_map(run: ShownRun) -> Chart | None:
         "hovertemplate": "%{customdata[0]}, round %{x}: %{customdata[1]}<extra></extra>",
     }
     axis = {"tickvals": list(range(len(names))), "ticktext": names, "autorange": "reversed"}
-    each = f"Means of {len(tiles.groups[0])} devices of like batch sizes, the largest above."
     return Chart(
         "Batch size of each device",
         [trace],
         layout={"yaxis": axis},
-        note=each if grouped else "",
-        height=max(220, 90 + 22 * len(names)),
+        note=note,
+        height=90 + max(130, min(22 * len(names), 14 * len(names) + 100)),
         wide=True,
     )
 
@@ -148,9 +146,14 @@ def batch_heat_map(run: ShownRun) -> Chart | None:
 TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000, 200_000]
 
 
-def _row_name(run: ShownRun, group: Sequence[int]) -> str:
-    """Of one device, or of the first of several."""
-    return label(run.device(group[0])) + ("" if len(group) == 1 else " …")
+def _row_names(run: ShownRun, groups: Sequence[Sequence[int]]) -> tuple[list[str], str]:
+    """What to call rows, and a note if they are of several devices each."""
+    each = len(groups[0])
+    if each == 1:
+        return [label(run.device(group[0])) for group in groups], ""
+    ends = [each * row + len(group) for row, group in enumerate(groups)]
+    names = [f"{each * row + 1:,} to {end:,}" for row, end in enumerate(ends)]
+    return names, f"{ends[-1]:,} devices by their mean batch size, {each} to a row."
 
 
 def estimate_charts(run: ShownRun) -> list[Chart]:

@@ -17,7 +17,7 @@ from dynamite_fl.report.run_charts import (
 )
 from dynamite_fl.report.shown import ShownRun
 
-_MOST_DEVICES = 40  # that the table lists
+_MOST_DEVICES = 25  # that the table lists
 
 
 def run_page(run: ShownRun, notes: Sequence[str]) -> Page:
@@ -150,7 +150,7 @@ def _device_row(run: ShownRun, device: DeviceFigures, longest: float, rounds: in
             f'<i class="{kind}" style="width:{100 * part / longest:.1f}%"></i>'
             for kind, part in parts
         )
-        bar = f'<span class="split">{bar}</span>{device.seconds:.2f}'
+        bar = f'<span class="split">{bar}</span><b>{device.seconds:.2f}</b>'
     often = f"{device.slowest:,} <span class=spread>{device.slowest / rounds:.0%}</span>"
     return (
         f'<tr><td class="name">{escape(run.device(device.place))}</td>'

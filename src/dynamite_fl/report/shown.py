@@ -20,6 +20,7 @@ class ShownRun:
         about: What was trained on what, in words.
         seed: Of the job.
         history: The rounds that can be read.
+        is_whole: Whether these are all there should be.
         limits: None if the job cannot be read.
         ended: What ended it; None if it is still going, or was interrupted.
         devices: Their names, by their places in the fleet.
@@ -36,6 +37,7 @@ class ShownRun:
     about: str
     seed: int
     history: History
+    is_whole: bool
     limits: Limits | None
     ended: str | None
     devices: Sequence[str]
