@@ -2,8 +2,9 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,26 @@ class Found:
 def find_runs(paths: Iterable[Path]) -> Found:
     """The runs in folders: each is one of a run, or of a comparison with runs in it."""
     found = Found()
-    for path in paths:
+    for path in {path.resolve(): path for path in paths}.values():
         folders = _run_folders(path)
         if not folders:
             found.notes.append(_why_not(path))
         for folder in folders:
             _read(folder, found)
+    found.runs = _told_apart(found.runs)
     return found
+
+
+def _told_apart(runs: Sequence[ShownRun]) -> list[ShownRun]:
+    """Contenders of the same name and seed, as of two comparisons, by their folders' names."""
+    often = Counter((run.contender, run.seed) for run in runs)
+    alike = {contender for (contender, _), times in often.items() if times > 1}
+    return [
+        replace(run, contender=f"{Path(run.folder).resolve().parent.name}/{run.contender}")
+        if run.contender in alike
+        else run
+        for run in runs
+    ]
 
 
 def _run_folders(path: Path) -> list[Path]:
@@ -75,6 +89,7 @@ def _read(path: Path, found: Found) -> None:
     controller = str(_within(tables, "controller", "name", "unknown"))
     name = path.resolve().name
     seed = _seed(name) if job is None else _within(tables, "training", "seed", 0)
+    seed = seed if isinstance(seed, int) else 0
     dataset = str(_within(tables, "task", "dataset", ""))
     streams = "stream" in tables
     found.runs.append(
@@ -156,10 +171,9 @@ def _devices(folder: RunFolder, job: TrainingJob | None) -> Sequence[str]:
     """Names of real machines, or of the job's devices; none where they cannot be found."""
     if folder.nodes.is_file():
         try:
-            names = json.loads(_text(folder.nodes))
-        except ValueError:
+            return [str(name) for name in json.loads(_text(folder.nodes))["names"]]
+        except (ValueError, TypeError, KeyError):
             return ()
-        return [str(name) for name in names] if isinstance(names, list) else ()
     if job is None:
         return ()
     try:

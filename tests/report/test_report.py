@@ -197,6 +197,27 @@ def test_what_is_missing_is_said_and_the_rest_is_shown(
     assert charts
 
 
+def test_two_comparisons_are_told_apart(runs: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    shutil.copytree(runs / "versus", again)
+    shown = report(runs / "versus", again, again, "--json", "--out", tmp_path / "a.html")
+    assert json.loads(shown.stdout)["runs"] == 2 * len(list(again.iterdir()))
+    text = (tmp_path / "a.html").read_text()
+    for name in ("versus/dynamite", "again/dynamite", "versus/fedavg", "again/fedavg"):
+        assert f"</i>{name}</td>" in text
+
+
+def test_real_machines_have_their_own_names(copy: Path) -> None:
+    names = [f"machine-{k}" for k in range(10)]
+    (copy / "nodes.json").write_text(json.dumps({"training": "a", "names": names}))
+    markup, _, _ = made(copy)
+    assert all(name in markup for name in names)
+    (copy / "nodes.json").write_text("[1")
+    markup, _, notes = made(copy)
+    assert notes == []
+    assert "device 10" in markup
+
+
 def test_nothing_to_show_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
     result = report(tmp_path / "gone", "--out", tmp_path / "a.html")
     assert result.exit_code == 2
