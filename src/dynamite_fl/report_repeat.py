@@ -39,7 +39,7 @@ def how_to_repeat(runs: Sequence[ShownRun]) -> Repeat:
     if len(own) < len(runs):
         words.append("--hindsight")
     if differences(runs) or len(settled) > 1 or shown.seed != min(seeds):
-        return Repeat("dynamite run job.toml", shown.job, shown.name)
+        return Repeat(shown.command, shown.job, shown.name)
     return Repeat(" ".join(words), shown.job, shown.name)
 
 

@@ -106,6 +106,7 @@ def _read(path: Path, found: Found) -> None:
             ended=ended,
             devices=_devices(folder, job),
             job=_text(folder.job) if folder.job.is_file() else "",
+            command=_command(folder),
             stored=_stored(tables["stream"], dataset) if streams else None,
             streams=streams,
             terms=_terms(controller, tables, history),
@@ -181,6 +182,13 @@ def _devices(folder: RunFolder, job: TrainingJob | None) -> Sequence[str]:
     except (ValueError, OSError):
         return ()
     return [devices.label(place) for place in range(len(devices))]
+
+
+def _command(folder: RunFolder) -> str:
+    """Real machines are served, simulated ones run."""
+    if folder.nodes.is_file():
+        return "dynamite serve job.toml --name again"
+    return "dynamite run job.toml"
 
 
 def _stored(table: Any, dataset: str) -> float | None:

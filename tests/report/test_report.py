@@ -212,6 +212,7 @@ def test_real_machines_have_their_own_names(copy: Path) -> None:
     (copy / "nodes.json").write_text(json.dumps({"training": "a", "names": names}))
     markup, _, _ = made(copy)
     assert all(name in markup for name in names)
+    assert "dynamite serve job.toml --name again" in markup
     (copy / "nodes.json").write_text("[1")
     markup, _, notes = made(copy)
     assert notes == []

@@ -29,7 +29,7 @@ def run_page(run: ShownRun, notes: Sequence[str]) -> Page:
     if run.history.lines:
         _add_rounds(page, run)
     page.section("Repeat it", "The job as it was run; save it as job.toml, then")
-    page.copied("dynamite run job.toml")
+    page.copied(run.command)
     page.copied(run.job)
     return page
 
@@ -105,6 +105,10 @@ def _range(run: ShownRun, what: str, key: str) -> Card:
     return Card(what, value, f"{values[-1]:.3g} at the end")
 
 
+def _seconds(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
 def _bytes(count: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
@@ -150,7 +154,7 @@ def _device_row(run: ShownRun, device: DeviceFigures, longest: float, rounds: in
             f'<i class="{kind}" style="width:{100 * part / longest:.1f}%"></i>'
             for kind, part in parts
         )
-        bar = f'<span class="split">{bar}</span><b>{device.seconds:.2f}</b>'
+        bar = f'<span class="split">{bar}</span><b>{_seconds(device.seconds)}</b>'
     often = f"{device.slowest:,} <span class=spread>{device.slowest / rounds:.0%}</span>"
     return (
         f'<tr><td class="name">{escape(run.device(device.place))}</td>'

@@ -25,6 +25,7 @@ class ShownRun:
         ended: What ended it; None if it is still going, or was interrupted.
         devices: Their names, by their places in the fleet.
         job: The job file as it is.
+        command: What plays it again, if it is saved as ``job.toml``.
         stored: The most samples that a device stores, where data streams; None for no limit.
         streams: Whether data streams in.
         terms: The parts of the bound by their names, a value or None for each round.
@@ -42,6 +43,7 @@ class ShownRun:
     ended: str | None
     devices: Sequence[str]
     job: str
+    command: str = "dynamite run job.toml"
     stored: float | None = None
     streams: bool = False
     terms: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
