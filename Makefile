@@ -1,4 +1,5 @@
-# All set-up happens here: git, make, Python 3.11 or newer and pip are enough.
+# All set-up happens here: git, make, Python 3.11 or newer and pip are enough. Reports are tested in
+# Chromium, Debian's packages chromium and chromium-driver; those tests are skipped without it.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -15,11 +16,12 @@ help:
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + v + ": make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,flower]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,flower,report,tensorboard,mlflow]'
 	@touch $@
 
 run: $(VENV)/.ready
 	$(BIN)/dynamite run
+	@echo "To look at it: $(BIN)/dynamite report $$(ls -td runs/*/ | head -n 1)"
 
 test: lint types
 	$(BIN)/pytest

@@ -1,11 +1,18 @@
-"""Where flwr is not installed, what needs it is left out: it is an extra."""
+"""Where an extra is not installed, what needs it is left out."""
 
 from importlib.util import find_spec
 
-FLOWER = [
-    "src/dynamite_fl/engine/flower/*",
-    "src/dynamite_fl/flower.py",
-    "src/dynamite_fl/flower_command.py",
-    "tests/engine/flower/*",
+NEEDS = {
+    "flwr": [
+        "src/dynamite_fl/engine/flower/*",
+        "src/dynamite_fl/flower.py",
+        "src/dynamite_fl/flower_command.py",
+        "tests/engine/flower/*",
+    ],
+    "plotly": ["tests/report/test_report.py", "tests/report/test_browser.py"],
+    "tensorboard": ["src/dynamite_fl/report/tensorboard.py", "tests/report/test_tracking.py"],
+    "mlflow": ["src/dynamite_fl/report/mlflow.py", "tests/report/test_tracking.py"],
+}
+collect_ignore_glob = [
+    path for module, paths in NEEDS.items() if find_spec(module) is None for path in paths
 ]
-collect_ignore_glob = [] if find_spec("flwr") else FLOWER

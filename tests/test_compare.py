@@ -14,10 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from dynamite_fl.cli import app
-from dynamite_fl.compare import Result, Spread, contenders_of, summed_up, target_of
+from dynamite_fl.compare import contenders_of
 from dynamite_fl.hindsight import Pair, covered, grid, look_back, outline, ranked
 from dynamite_fl.records import Fleet, Limits
 from dynamite_fl.report.history import History, read_history
+from dynamite_fl.report.summary import Result, Spread, summed_up, target_of
 from dynamite_fl.run_config import load_training_job
 
 JOB = """

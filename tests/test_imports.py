@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "stream": {"records", "chance"},
     "control": {"records", "reports", "plan"},
 }
-HEAVY = {"torch", "flwr", "matplotlib", "plotly"}
+HEAVY = {"torch", "flwr", "matplotlib", "plotly", "tensorboard", "mlflow"}
 
 
 def imports(file: Path) -> set[str]:
@@ -52,6 +52,41 @@ def test_packages_import_only_what_they_may(package: str) -> None:
                 assert ours == package or ours in MAY_IMPORT[package], f"{file} imports {module}"
             else:
                 assert top == "numpy" or top in sys.stdlib_module_names, f"{file} imports {module}"
+
+
+def test_what_a_report_needs_is_imported_by_it_alone() -> None:
+    """Of ours it imports records and files; each library has one file that uses it."""
+    homes = {
+        "plotly": "page.py",
+        "torch.utils.tensorboard": "tensorboard.py",
+        "mlflow": "mlflow.py",
+    }
+    reports = SOURCE / "report"
+    for file in SOURCE.rglob("*.py"):
+        for module in imports(file):
+            top, _, rest = module.partition(".")
+            home = homes.get(top, homes.get(module))
+            if home is not None:
+                assert file == reports / home, f"{file} imports {module}"
+            elif file.parent == reports and top == "dynamite_fl":
+                assert rest.split(".")[0] in ("report", "records", "files"), f"{file}: {module}"
+            elif file.parent == reports:
+                assert top in sys.stdlib_module_names, f"{file} imports {module}"
+
+
+def test_a_training_starts_without_what_it_does_not_use(tmp_path: Path) -> None:
+    script = f"""
+import sys
+from dynamite_fl.cli import app
+words = ["--set", "limits.rounds=2", "--set", "task.model=softmax", "--runs", {str(tmp_path)!r}]
+try:
+    app(["run", *words])
+except SystemExit as end:
+    assert not end.code, end.code
+heavy = {HEAVY - {"torch"}!r} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=120)
 
 
 def test_only_what_is_for_real_machines_imports_flower() -> None:

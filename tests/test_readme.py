@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dynamite_fl.engine.simulated import SimulatedEngine
-from dynamite_fl.run_config import load_training_job, make_training
+from dynamite_fl.run_config import load_training_job, make_training, trackers_of
 from dynamite_fl.stream.buffer import Storage
 from tests.test_cli import dynamite
 
@@ -50,6 +50,14 @@ def test_the_stream_can_be_trained_on(tmp_path: Path) -> None:
     assert isinstance(engine, SimulatedEngine)
     assert engine.streams is not None
     assert engine.streams.storage == Storage("reservoir", 500)
+
+
+def test_the_job_can_be_tracked(tmp_path: Path) -> None:
+    (track,) = (block for block in blocks("") if block.startswith("[training]\ntrack"))
+    embedded = resources.files("dynamite_fl").joinpath("run.toml").read_text()
+    job = embedded.replace("[training]\n", track)
+    (tmp_path / "job.toml").write_text(job)
+    assert trackers_of(load_training_job(tmp_path / "job.toml")) == ("tensorboard", "mlflow")
 
 
 @pytest.mark.parametrize("target", re.findall(r"\]\((?!http)([^)#]+)\)", README.read_text()))

@@ -224,6 +224,47 @@ def show(
         show_run(folder, as_json)
 
 
+_REPORT_HELP = """
+Write one HTML file about a training, or about several side by side.
+
+It shows accuracy, decisions, devices, limits and what the controller learned, with the job to \
+repeat it; of a comparison, curves over seeds and what it took to reach the target. The file needs \
+no network and nothing beside it.
+"""
+
+_REPORT_EPILOG = """
+[bold]Examples[/bold]
+
+dynamite report runs/tuesday  [dim]# writes runs/tuesday/report.html[/dim]
+
+dynamite report runs/compare-2026-01-31-120000 --out comparison.html
+
+dynamite report runs/tuesday runs/wednesday --out days.html
+
+Ends with 0, with 2 if there is nothing to show.
+"""
+
+
+@app.command(help=_REPORT_HELP, epilog=_REPORT_EPILOG)
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or of a comparison.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Where to; else report.html in the folder, here if several."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Write a report."""
+    from dynamite_fl.report_command import report as write_and_tell
+
+    with errors(as_json):
+        write_and_tell(folders, out, as_json)
+
+
 _COMPARE_HELP = """
 Train by several controllers on the same job and limits, and show them side by side.
 

@@ -10,20 +10,12 @@ import torch
 from rich.console import Console
 
 from dynamite_fl.compare import (
-    FEDAVG,
     Contender,
-    Result,
-    Row,
     Run,
-    Target,
     contender,
     contenders_of,
-    json_ready,
     result_of,
-    row_to_json,
     runs_of,
-    summed_up,
-    target_of,
     with_buffers,
 )
 from dynamite_fl.compare_runs import play_all
@@ -42,8 +34,19 @@ from dynamite_fl.hindsight import (
     outline,
     ranked,
 )
+from dynamite_fl.report.summary import (
+    FEDAVG,
+    Result,
+    Row,
+    Target,
+    json_ready,
+    row_to_json,
+    summed_up,
+    target_of,
+)
+from dynamite_fl.report.tracking import prepare
 from dynamite_fl.run_command import INTERRUPTED
-from dynamite_fl.run_config import TrainingJob, make_training
+from dynamite_fl.run_config import TrainingJob, make_training, trackers_of
 
 _SOME_FAILED = 1
 
@@ -106,6 +109,7 @@ def compare(request: Request, as_json: bool) -> None:
         contenders = with_buffers(request.job, contenders, request.buffers)
     runs = runs_of(request.job, contenders, request.all_seeds, request.folder)
     training = make_training(runs[0].job, request.data_dir)  # what is wrong shows before all
+    prepare(trackers_of(request.job), request.folder)
     pairs, outlined = _pairs(training, contenders) if request.hindsight else ([], [])
     tries = [pair.contender for pair in outlined]
     runs += runs_of(request.job, tries, request.all_seeds[:1], request.folder)

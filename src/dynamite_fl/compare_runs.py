@@ -24,7 +24,8 @@ from dynamite_fl.engine.run import RunFolder, run, save
 from dynamite_fl.files import write_atomically
 from dynamite_fl.records import Limits
 from dynamite_fl.report.history import Line
-from dynamite_fl.run_config import make_training, to_toml
+from dynamite_fl.report.tracking import Tracked, tracking
+from dynamite_fl.run_config import make_training, to_toml, trackers_of
 
 _SECONDS_BETWEEN_NEWS = 0.2
 
@@ -201,17 +202,20 @@ def _play(given: Run, data_dir: Path | None, pipe: Connection) -> _Finished | _S
     given.path.mkdir(parents=True, exist_ok=True)
     write_atomically(folder.job, to_toml(given.job.tables))
     accuracy, told = None, time.monotonic()
-    for progress, line in run(training, folder):
-        if line is not None and line["accuracy"] is not None:
-            accuracy = line["accuracy"]
-        if progress.ended is not None:
-            break
-        if pipe.poll():
-            save(training, folder, progress)
-            return _Stopped()
-        if line is not None and time.monotonic() - told >= _SECONDS_BETWEEN_NEWS:
-            told = time.monotonic()
-            pipe.send(_Moved(_used(line, training.limits), accuracy))
+    tracked = Tracked(given.path, folder.history, to_toml(given.job.tables), given.job.tables)
+    with tracking(trackers_of(given.job), tracked, lambda _: None) as track:
+        for progress, line in run(training, folder):
+            if line is not None:
+                track(line)
+                accuracy = accuracy if line["accuracy"] is None else line["accuracy"]
+            if progress.ended is not None:
+                break
+            if pipe.poll():
+                save(training, folder, progress)
+                return _Stopped()
+            if line is not None and time.monotonic() - told >= _SECONDS_BETWEEN_NEWS:
+                told = time.monotonic()
+                pipe.send(_Moved(_used(line, training.limits), accuracy))
     return _Finished(accuracy)
 
 

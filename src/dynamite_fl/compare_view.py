@@ -10,8 +10,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
-from dynamite_fl.compare import Row, Spread, Target
 from dynamite_fl.hindsight import Hindsight
+from dynamite_fl.report.summary import Row, Spread, Target
 
 _BEST = "bold green"
 

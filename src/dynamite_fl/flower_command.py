@@ -28,7 +28,13 @@ from dynamite_fl.engine.run import RunFolder
 from dynamite_fl.engine.simulated import SimulatedEngine
 from dynamite_fl.files import write_atomically
 from dynamite_fl.run_command import show_run, train
-from dynamite_fl.run_config import TrainingJob, load_training_job, make_training, to_toml
+from dynamite_fl.run_config import (
+    TrainingJob,
+    load_training_job,
+    make_training,
+    to_toml,
+    trackers_of,
+)
 
 _SECONDS_TO_LEAVE = 10.0  # that nodes of a cluster have before they are killed
 
@@ -145,6 +151,7 @@ def _job_of(serving: Serving) -> TrainingJob:
     if folder.job.exists():
         return load_training_job(folder.job)
     job = load_training_job(serving.job_file, serving.overrides)
+    trackers_of(job)  # so that a missing extra is known before anything is done
     serving.path.mkdir(parents=True, exist_ok=True)
     write_atomically(folder.job, to_toml(job.tables))
     return job

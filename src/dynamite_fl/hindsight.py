@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from dynamite_fl.compare import Contender, Result, Row, accuracies
+from dynamite_fl.compare import Contender
 from dynamite_fl.control.fedavg import FedAvg
 from dynamite_fl.control.rounds import largest_batch, repeated
 from dynamite_fl.plan.infeasible import Infeasible
 from dynamite_fl.records import Fleet, Limits
+from dynamite_fl.report.summary import Result, Row, accuracies
 
 FINALISTS = 3
 _LOCAL_STEPS = (1, 2, 5, 10, 20, 40, 80)

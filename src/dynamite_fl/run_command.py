@@ -13,12 +13,14 @@ from dynamite_fl.engine.loop import Training, begin
 from dynamite_fl.engine.run import RunFolder, run, save
 from dynamite_fl.files import write_atomically
 from dynamite_fl.report.history import read_history, to_line
+from dynamite_fl.report.tracking import Tracked, tracking
 from dynamite_fl.run_config import (
     TrainingJob,
     limits_of,
     load_training_job,
     make_training,
     to_toml,
+    trackers_of,
 )
 from dynamite_fl.run_view import RunView, show_summary
 
@@ -57,6 +59,7 @@ def start_run(
     if path.exists():
         raise JobError(f"{path} is there already: choose another --name, or dynamite resume it")
     job = load_training_job(job_file, overrides)
+    trackers_of(job)  # so that a missing extra is known before anything is done
     training = make_training(job, data_dir)
     begin(training)  # so that limits that allow no round are refused here
     path.mkdir(parents=True)
@@ -89,8 +92,10 @@ def train(
     torch.set_num_threads(1)  # two threads on busy cores can be many times slower
     title = f"{job.tables['controller']['name']} on {len(training.fleet)} devices, {folder.path}"
     console = Console(stderr=as_json, highlight=False)
+    told = Tracked(folder.path, folder.history, to_toml(job.tables), job.tables)
     with (
         closing(training.engine),
+        tracking(trackers_of(job), told, console.print) as track,
         RunView(console, title, training.limits) as view,
         _Interrupts() as interrupts,
     ):
@@ -99,6 +104,7 @@ def train(
         ):
             if line is not None:
                 view.show(line)
+                track(line)
             if interrupts.asked and not progress.ended:
                 save(training, folder, progress)
                 console.print(f"Interrupted. To go on: {go_on}")

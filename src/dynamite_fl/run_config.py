@@ -7,7 +7,7 @@ one of the embedded fleets by its name, with ``clients`` where that is open), ``
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from dynamite_fl.engine.loop import Schedule, Training
 from dynamite_fl.engine.pilot import pilot
 from dynamite_fl.engine.simulated import SimulatedEngine
 from dynamite_fl.records import Limits
+from dynamite_fl.report.tracking import TRACKERS, require
 from dynamite_fl.stream.streams import Streams
 from dynamite_fl.stream_config import make_streams
 from dynamite_fl.task import partition
@@ -48,6 +49,7 @@ class Settings:
         probe_every: Rounds from one measurement of the loss to the next.
         free_probes: Whether measurements are not charged, as in the paper's experiments.
         workers: How many processes compute for the clients; results do not depend on it.
+        track: Who is told of each round beside the history: ``tensorboard``, ``mlflow``.
     """
 
     learning_rate: float
@@ -58,6 +60,7 @@ class Settings:
     probe_every: int = 1
     free_probes: bool = False
     workers: int = 1
+    track: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:
@@ -65,6 +68,9 @@ class Settings:
         for name in ("evaluate_every", "probe_every", "workers"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise ValueError(f"Settings.{name} must be a whole number, 1 or more")
+        if isinstance(self.track, str) or not set(self.track) <= set(TRACKERS):
+            known = ", ".join(f'"{name}"' for name in TRACKERS)
+            raise ValueError(f"Settings.track must be a list of some of {known}")
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,23 @@ def _toml_value(value: object) -> str:
 def limits_of(job: TrainingJob) -> Limits:
     """The job's limits."""
     return table_record(Limits, "limits", job.tables["limits"])
+
+
+def trackers_of(job: TrainingJob) -> tuple[str, ...]:
+    """Who is told of rounds.
+
+    Raises:
+        MissingExtra: What one of them needs is not installed.
+    """
+    settings = table_record(Settings, "training", job.tables["training"])
+    require(settings.track)
+    return tuple(dict.fromkeys(settings.track))
+
+
+def devices_of(job: TrainingJob) -> Devices:
+    """The job's devices."""
+    settings = table_record(Settings, "training", job.tables["training"])
+    return _devices(job.tables["devices"], job.folder, settings.seed)
 
 
 def make_training(job: TrainingJob, data_dir: Path | None = None) -> Training:

@@ -69,13 +69,18 @@ def make_streams(
     Raises:
         ValueError: Something cannot be used; the message says what to change.
     """
-    settings = table_record(StreamSettings, "stream", _spelled_out(table, dataset))
+    settings = stream_settings(table, dataset)
     unbounded = settings.buffer == "unbounded"
     return Streams(
         _arrivals(settings, rounds, seed),
         Orders(pool, labels, settings.order, settings.most, seed),
         Storage(settings.buffer, None if unbounded else settings.buffer_size, seed),
     )
+
+
+def stream_settings(table: Mapping[str, Any], dataset: str) -> StreamSettings:
+    """The table, checked, with what its preset says for this dataset."""
+    return table_record(StreamSettings, "stream", _spelled_out(table, dataset))
 
 
 def _spelled_out(table: Mapping[str, Any], dataset: str) -> dict[str, Any]:

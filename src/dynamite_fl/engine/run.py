@@ -5,6 +5,7 @@ checkpoint. The checkpoint is replaced whole; the history is cut back to it on a
 what follows is what an uninterrupted training would have written, to the bit.
 """
 
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -12,14 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dynamite_fl.client.client import ClientState
 from dynamite_fl.engine.engine import Evaluation
 from dynamite_fl.engine.loop import Progress, Round, Training, begin, rounds
 from dynamite_fl.engine.pack import load_record, save_model, save_record
 from dynamite_fl.files import write_atomically
+from dynamite_fl.records import FloatArray
 from dynamite_fl.report.history import Line, read_history, to_line
+from dynamite_fl.reports import RoundReport
 
-_LISTED = 200  # clients whose batch sizes a line lists one by one
+_LISTED = 200  # clients that a line lists one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +151,9 @@ def describe(training: Training, played: Round, control: Any) -> Line:
         "round_seconds": played.outcome.seconds,
         "local_steps": report.local_steps,
         "batch_mean": float(sizes.mean()),
+        "batch_least": int(sizes.min()),
+        "batch_most": int(sizes.max()),
+        "slowest": _slowest(report),
         "bound": played.plan.bound,
         "probed": report.probe is not None,
         "absent": away.tolist(),
@@ -159,4 +167,20 @@ def describe(training: Training, played: Round, control: Any) -> Line:
     if sizes.size <= _LISTED:
         line["clients"] = report.clients.tolist()
         line["batch_sizes"] = sizes.tolist()
+        line["step_seconds"] = _short(report.step_seconds)
+        line["comm_seconds"] = _short(report.comm_seconds)
+        line["arrived"] = [None if math.isnan(each) else int(each) for each in report.samples]
     return line
+
+
+def _slowest(report: RoundReport) -> int | None:
+    """Who took longest of those that came; None if nobody did."""
+    seconds = report.local_steps * report.step_seconds + report.comm_seconds
+    if np.isnan(seconds).all():
+        return None
+    return int(report.clients[np.nanargmax(seconds)])
+
+
+def _short(column: FloatArray) -> list[float | None]:
+    """Numbers to six digits, which is as good as they are measured; None for NaN."""
+    return [None if math.isnan(value) else float(f"{value:.6g}") for value in column]

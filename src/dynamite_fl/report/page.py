@@ -1,0 +1,162 @@
+"""One HTML file with all that it needs: style, script, plotly.js and the charts' data.
+
+What comes from files is escaped, in text and in the script's data alike.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib import resources
+from string import Template
+
+from dynamite_fl.report.chart import Chart
+from dynamite_fl.report.extras import MissingExtra
+
+_MOST_IN_A_ROW = 6  # cards
+
+
+@dataclass(frozen=True)
+class Card:
+    """A figure that is worth a glance.
+
+    Attributes:
+        what: It is.
+        value: Of it.
+        more: In small letters.
+        share: Of a limit that it uses up, as a bar; None for no bar.
+    """
+
+    what: str
+    value: str
+    more: str = ""
+    share: float | None = None
+
+
+@dataclass
+class Page:
+    """A page that grows section by section."""
+
+    title: str
+    over: str = ""
+    under: str = ""
+    _parts: list[str] = field(default_factory=list)
+    _charts: dict[str, Chart] = field(default_factory=dict)
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """What the reader should know first."""
+        if notes:
+            self.add(
+                f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>'
+            )
+
+    def cards(self, cards: Sequence[Card]) -> None:
+        """Figures side by side."""
+        shown = "".join(map(_card, cards))
+        rows = math.ceil(len(cards) / _MOST_IN_A_ROW)
+        columns = math.ceil(len(cards) / max(rows, 1))
+        self.add(f'<div class="cards" style="--columns:{columns}">{shown}</div>')
+
+    def section(self, title: str, intro: str = "") -> None:
+        """A heading, and a sentence below it."""
+        self.add(f"<h2>{escape(title)}</h2>")
+        self.add(f"<p>{escape(intro)}</p>" if intro else "")
+
+    def charts(self, charts: Iterable[Chart], *, small: bool = False) -> None:
+        """Charts side by side, as many as the screen is wide."""
+        kind = "charts small" if small else "charts"
+        figures = [self._figure(chart) for chart in charts if not chart.is_empty]
+        if figures:
+            self.add(f'<div class="{kind}">{"".join(figures)}</div>')
+
+    def legend(self, entries: Iterable[tuple[str, str]]) -> None:
+        """Names and colours for all charts of a section."""
+        self.add(_legend(entries, "legend section-legend"))
+
+    def copied(self, text: str) -> None:
+        """Text as it is, with a button that copies it."""
+        key = f"text-{len(self._parts)}"
+        self.add(
+            f'<div class="sheet copied"><button data-copies="{key}">Copy</button>'
+            f'<pre id="{key}">{escape(text)}</pre></div>'
+        )
+
+    def add(self, markup: str) -> None:
+        """Markup as it is: what is not ours in it must be escaped."""
+        self._parts.append(markup)
+
+    def _figure(self, chart: Chart) -> str:
+        key = f"chart-{len(self._charts)}"
+        self._charts[key] = chart
+        return (
+            f"<figure{' class=wide' if chart.wide else ''}><h3>{escape(chart.title)}</h3>"
+            + (_legend(chart.legend, "legend") if chart.legend else "")
+            + f'<div class="plot" id="{key}" style="height:{chart.height}px"></div>'
+            + (f"<figcaption>{escape(chart.note)}</figcaption>" if chart.note else "")
+            + "</figure>"
+        )
+
+    def html(self, version: str) -> str:
+        """The whole file.
+
+        Raises:
+            MissingExtra: plotly is not installed.
+        """
+        charts = {key: chart.to_json() for key, chart in self._charts.items()}
+        return Template(_text("template.html")).substitute(
+            title=escape(self.title),
+            over=escape(self.over),
+            under=self.under,
+            style=_text("style.css"),
+            body="\n".join(part for part in self._parts if part),
+            version=escape(version),
+            charts=for_script(charts),
+            plotly=_plotly(),
+            script=_text("draw.js"),
+        )
+
+
+def for_script(value: object) -> str:
+    r"""JSON that cannot end the script that it is in.
+
+    Example:
+        >>> print(for_script({"name": "</script>"}))
+        {"name":"\u003c/script\u003e"}
+    """
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise MissingExtra("a report", "report") from None
+    return str(get_plotlyjs())
+
+
+def _text(name: str) -> str:
+    return (resources.files("dynamite_fl.report") / name).read_text(encoding="utf-8")
+
+
+def _card(card: Card) -> str:
+    bar = ""
+    if card.share is not None:
+        bar = (
+            f'<div class="bar"><i style="width:{100 * min(max(card.share, 0), 1):.1f}%"></i></div>'
+        )
+    more = f'<div class="more">{escape(card.more)}</div>' if card.more else ""
+    return (
+        f'<div class="card"><div class="what">{escape(card.what)}</div>'
+        f'<div class="value">{escape(card.value)}</div>{more}{bar}</div>'
+    )
+
+
+def _legend(entries: Iterable[tuple[str, str]], kind: str) -> str:
+    items = [
+        f'<li><i style="background:var({shade})"></i>{escape(name)}</li>' for name, shade in entries
+    ]
+    return f'<ul class="{kind}">{"".join(items)}</ul>'
