@@ -72,7 +72,7 @@ def test_equal_to_the_bit(tmp_path: Path) -> None:
 def of_session(leader: int) -> list[str]:
     """The processes that a command and its children have started."""
     found = subprocess.run(
-        ["ps", "-eo", "sid=,stat=,args="],  # noqa: S607
+        ["ps", "-ww", "-eo", "sid=,stat=,args="],  # noqa: S607
         capture_output=True,
         text=True,
         check=True,
