@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dynamite_fl.client.client import ProbeSettings
 from dynamite_fl.config import JobError, read_tables, table_record
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.control.controllers import make_controller
@@ -46,6 +47,8 @@ class Settings:
         select_by: ``uniform``, or ``data`` for chances in proportion to clients' samples.
         evaluate_every: Rounds from one evaluation to the next.
         probe_every: Rounds from one measurement of the loss to the next.
+        probe_gradient: What clients send of the gradient when the loss is measured: ``whole``, or
+            a ``sketch`` of it, at most 251 numbers.
         free_probes: Whether measurements are not charged, as in the paper's experiments.
         workers: How many processes compute for the clients; results do not depend on it.
     """
@@ -56,6 +59,7 @@ class Settings:
     select_by: str = "uniform"
     evaluate_every: int = 1
     probe_every: int = 1
+    probe_gradient: str = "whole"
     free_probes: bool = False
     workers: int = 1
 
@@ -65,6 +69,13 @@ class Settings:
         for name in ("evaluate_every", "probe_every", "workers"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise ValueError(f"Settings.{name} must be a whole number, 1 or more")
+        if self.probe_gradient not in ("whole", "sketch"):
+            raise ValueError('Settings.probe_gradient must be "whole" or "sketch"')
+
+    @property
+    def sketches(self) -> bool:
+        """Whether no gradient is sent whole."""
+        return self.probe_gradient == "sketch"
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,7 @@ def make_training(job: TrainingJob, data_dir: Path | None = None) -> Training:
             devices,
             settings.learning_rate,
             settings.seed,
+            ProbeSettings(only_sketches=settings.sketches),
             streams=_streams(job.tables, task, split, limits, settings.seed),
             workers=settings.workers,
         )
@@ -152,6 +164,7 @@ def make_training(job: TrainingJob, data_dir: Path | None = None) -> Training:
         evaluate_every=settings.evaluate_every,
         probe_every=settings.probe_every,
         free_probes=settings.free_probes,
+        sketches=settings.sketches,
         seed=settings.seed,
     )
     return Training(engine, controller, limits, schedule, engine.enroll())

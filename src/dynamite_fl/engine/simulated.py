@@ -229,6 +229,7 @@ class SimulatedEngine:
                 probe=order.probe,
                 remember=order.remember,
                 path=order.path,
+                sketch=order.sketch,
             )
             for client, size in zip(order.cohort[there], order.plan.batch_sizes[there], strict=True)
         ]

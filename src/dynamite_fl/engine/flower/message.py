@@ -101,8 +101,8 @@ def from_content(content: RecordDict, name: str, kind: type[Record]) -> Record:
     return record
 
 
-def check_order(order: Order, like: Tensor) -> None:
-    """Refuse an order that no server of ours gives.
+def check_order(order: Order, like: Tensor, *, only_sketches: bool) -> None:
+    """Refuse an order that no server of ours gives, or that asks for more than the device gives.
 
     Raises:
         Malformed: It says what is wrong.
@@ -115,6 +115,8 @@ def check_order(order: Order, like: Tensor) -> None:
     _shape("weights", order.weights, like)
     if not torch.isfinite(order.weights).all():
         raise Malformed("weights are not finite")
+    if order.probe and only_sketches and not order.sketch:
+        raise Malformed('it asks for a whole gradient: here training.probe_gradient is "sketch"')
 
 
 def check_introduction(met: Introduction, most_samples: int) -> None:
@@ -130,7 +132,9 @@ def check_introduction(met: Introduction, most_samples: int) -> None:
     _number("seconds", met.seconds)
 
 
-def checked_reply(reply: Reply, work: Work, like: Tensor, most_samples: int) -> Reply:
+def checked_reply(
+    reply: Reply, work: Work, like: Tensor, most_samples: int, *, sketched: bool = False
+) -> Reply:
     """A reply without those figures that cannot be used.
 
     Weights that are not finite stay: that is for the loop to see, as it may be the training
@@ -149,7 +153,7 @@ def checked_reply(reply: Reply, work: Work, like: Tensor, most_samples: int) -> 
         if type(value) is int:
             _whole(field.name, value, 0, _MOST_SAMPLES)
     if reply.gradient is not None:
-        _shape("gradient", reply.gradient, like)
+        _shape("gradient", reply.gradient, sketch(like) if sketched else like)
     if not (_sound(reply) and torch.isfinite(reply.weights).all()):
         return replace(reply, figures=None, gradient=None, gradient_variance=None)
     return reply
