@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 from dynamite_fl.client.client import ProbeSettings, Reply
 from dynamite_fl.client.path import Path as ClientPath
@@ -19,6 +19,7 @@ from dynamite_fl.engine.engine import Engine
 from dynamite_fl.engine.flower.app import client_app
 from dynamite_fl.engine.flower.engine import FlowerEngine, Patience, TooFewNodes
 from dynamite_fl.engine.flower.message import Introduction, Work, from_content, to_content
+from dynamite_fl.engine.flower.parcel import unwrapped, wrapped
 from dynamite_fl.reports import RoundReport
 from tests.engine.flower.fleet import CLIENTS, app, client, grid, order
 from tests.engine.flower.local import App, LocalGrid
@@ -177,9 +178,24 @@ def doubles(content: RecordDict) -> RecordDict:
 
 
 def no_bytes(content: RecordDict) -> RecordDict:
-    arrays: Any = content["arrays"]
-    arrays["reply.weights"].data = b"no array at all"
+    record: Any = content["part-000000"]
+    record["bytes"] = b"no array at all"
     return content
+
+
+def cut_off(content: RecordDict) -> RecordDict:
+    record: Any = content["part-000000"]
+    record["bytes"] = record["bytes"][:-1]
+    return content
+
+
+def nested(_: RecordDict) -> RecordDict:
+    """JSON that no stack is deep enough for."""
+    data = len(DEEP).to_bytes(8, "little") + DEEP
+    return RecordDict({"part-000000": ConfigRecord({"bytes": data})})
+
+
+DEEP = b"[" * 10**6
 
 
 def raises(*_: object) -> RecordDict:
@@ -193,10 +209,13 @@ def raises(*_: object) -> RecordDict:
         doubles,
         no_bytes,
         raises,
+        cut_off,
+        nested,
         lambda _: RecordDict(),
-        lambda content: RecordDict({"values": content["values"]}),
-        lambda content: RecordDict({"arrays": content["values"], "values": content["arrays"]}),
-        lambda content: RecordDict({"arrays": ArrayRecord(), "values": content["values"]}),
+        lambda content: wrapped({}, unwrapped(content)[1]),
+        lambda content: wrapped(unwrapped(content)[0], {}),
+        lambda content: wrapped({}, dict.fromkeys(unwrapped(content)[0], 1.0)),
+        lambda content: RecordDict({"arrays": content["part-000000"], "b": ArrayRecord()}),
     ],
 )
 def test_replies_that_cannot_be_used_make_their_sender_absent(

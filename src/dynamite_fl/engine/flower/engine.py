@@ -18,7 +18,6 @@ from dynamite_fl.engine.engine import Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.engine.evaluate import evaluate
 from dynamite_fl.engine.flower.message import (
     TRAIN,
-    Malformed,
     Origin,
     Work,
     check_path,
@@ -26,6 +25,7 @@ from dynamite_fl.engine.flower.message import (
     from_content,
     to_content,
 )
+from dynamite_fl.engine.flower.parcel import Malformed
 from dynamite_fl.engine.flower.post import Arrival, Grid, Letter, Post
 from dynamite_fl.engine.flower.roster import Roster
 from dynamite_fl.records import Fleet, FloatArray
