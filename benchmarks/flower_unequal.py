@@ -1,13 +1,16 @@
 """Five unequal nodes: are they known for what they are after some rounds, and does that pay?
 
 Each node has a network namespace of its own, whose link to the server has a set bandwidth (``tc
-tbf``), and computes for a set share of the time. For Linux, as root, in a namespace with nothing
-else in it::
+tbf``), and computes for a set share of the time. What a step takes without that is timed beside
+the training, by a process of its own, as other work on the machine slows both. For Linux, as
+root, in a namespace with nothing else in it::
 
     unshare -n python benchmarks/flower_unequal.py --data-dir DATA
 """
 
 import argparse
+import itertools
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -16,7 +19,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,12 +31,13 @@ from dynamite_fl.control.system import System
 from dynamite_fl.engine.flower.engine import FlowerEngine, Patience
 from dynamite_fl.engine.flower.keys import make_keys, server_secrets
 from dynamite_fl.engine.flower.link import Link
-from dynamite_fl.engine.loop import Progress, begin, rounds
+from dynamite_fl.engine.loop import Progress, Round, begin, rounds
 from dynamite_fl.engine.simulated import SimulatedEngine
 from dynamite_fl.flower_command import job_client
 from dynamite_fl.run_config import TrainingJob, load_training_job, make_training
 
 SHARES = (0.2, 0.1, 0.05, 0.04, 0.02)  # so small that nodes on two cores are in nobody's way
+SIZES = (1, 4, 16, 64, 256, 1024, 4096)  # of batches that are timed
 MEGABITS = (2.0, 3.0, 1.0, 1.5, 1.25)
 JOB = """
 task = {{model = "perceptron", dataset = "mnist"}}
@@ -113,8 +119,8 @@ def connect(place: int, process: int) -> None:
     command(*inside, "tc", "qdisc", "add", "dev", far, *limit)
 
 
-def trained(job: TrainingJob, folder: Path, data_dir: Path) -> tuple[Progress, float]:
-    """How a training ended, and the last model's accuracy."""
+def trained(job: TrainingJob, folder: Path, data_dir: Path) -> tuple[Progress, Round, float]:
+    """How a training ended, its last round, and the last model's accuracy."""
     made = make_training(job, data_dir)
     assert isinstance(made.engine, SimulatedEngine)  # noqa: S101
     with (
@@ -133,32 +139,55 @@ def trained(job: TrainingJob, folder: Path, data_dir: Path) -> tuple[Progress, f
         )
         training = replace(made, engine=engine, fleet=engine.enroll())
         progress = begin(training)
-        for latest, _ in rounds(training, progress):
+        played: list[Round] = []
+        for latest, each in rounds(training, progress):
             progress = latest
-        last = engine.evaluate(progress.weights, progress.ledger.rounds)
-    return progress, last.accuracy
+            played += [] if each is None else [each]
+        accuracy = engine.evaluate(progress.weights, progress.ledger.rounds).accuracy
+    return progress, played[-1], accuracy
 
 
-def step_seconds(job: TrainingJob, data_dir: Path, batch: int) -> float:
-    """How long a step takes here if nothing slows it down."""
-    client, found = job_client(job, data_dir, 0), []
-    for index in range(1, 12):
-        order = Order(0, index, client.model.first_weights, 20, batch, 0.01, False, False)
+def time_steps(job: TrainingJob, data_dir: Path, over: Event, found: Any) -> None:
+    """Until it is over, time steps on batches of all sizes, a moment's work every half second."""
+    torch.set_num_threads(1)
+    client, seconds = job_client(job, data_dir, 0), dict[int, list[float]]()
+    for index in itertools.count(1):
+        size = SIZES[index % len(SIZES)]
+        order = Order(0, index, client.model.first_weights, 5, size, 0.01, False, False)
         began = time.perf_counter()
         client.play(order, ClientState())
-        found.append((time.perf_counter() - began) / 20)
-    return float(np.median(found))
+        seconds.setdefault(size, []).append((time.perf_counter() - began) / 5)
+        if over.wait(0.5):
+            break
+    found.put({size: float(np.mean(each)) for size, each in seconds.items()})
 
 
-def show_estimates(system: System, job: TrainingJob, data_dir: Path, weights: int) -> None:
-    """Estimates beside what was set: two models and a gradient on the way, a share of the time."""
+@contextmanager
+def timed_steps(job: TrainingJob, data_dir: Path) -> Iterator[dict[int, float]]:
+    """What steps took in the meantime, by their batch sizes; known when it is over."""
+    processes, steps = multiprocessing.get_context("spawn"), dict[int, float]()
+    over, found = processes.Event(), processes.Queue()
+    timing = processes.Process(target=time_steps, args=(job, data_dir, over, found), daemon=True)
+    timing.start()
+    try:
+        yield steps
+    finally:
+        over.set()
+        steps |= found.get(timeout=60)
+        timing.join()
+
+
+def show_estimates(system: System, last: Round, steps: dict[int, float]) -> None:
+    """Estimates beside what was set: bytes at a bandwidth, and a share of the time."""
+    sent = last.outcome.sent_bytes / len(SHARES)
     for place, (share, rate) in enumerate(zip(SHARES, MEGABITS, strict=True)):
-        batch = round(float(system.steps.size[place]))  # the mean of those that were seen
-        step = step_seconds(job, data_dir, batch) / share
+        batch = float(system.steps.size[place])  # the mean of those that were seen
+        step = float(np.interp(batch, sorted(steps), [steps[size] for size in sorted(steps)]))
+        step /= share
         estimate = system.step_overhead[place] + batch / system.samples_per_second[place]
-        comm, moved = system.comm_seconds[place], 3 * 4 * weights * 8 / (rate * 1e6)
+        comm, moved = system.comm_seconds[place], sent * 8 / (rate * 1e6)
         print(
-            f"n{place}: a step on {batch} {1e3 * estimate:.1f} ms, set {1e3 * step:.1f} ms "
+            f"n{place}: a step on {batch:.0f} {1e3 * estimate:.1f} ms, set {1e3 * step:.1f} ms "
             f"({estimate / step - 1:+.0%}); communication {comm:.2f} s, "
             f"set {moved:.2f} s ({comm / moved - 1:+.0%})"
         )
@@ -167,19 +196,21 @@ def show_estimates(system: System, job: TrainingJob, data_dir: Path, weights: in
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--controllers", default="dynamite-feedback,dynamite,fedavg")
     parser.add_argument("--deadline", type=float, default=120.0)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     command("ip", "link", "set", "lo", "up")
     hosts = [f"10.77.{place}.1" for place in range(len(SHARES))]
-    for controller in ("dynamite", "fedavg"):
+    for controller in arguments.controllers.split(","):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             text = JOB.format(deadline=arguments.deadline, controller=controller)
             (folder / "job.toml").write_text(text)
             job = load_training_job(folder / "job.toml")
             make_keys(folder / "keys", hosts, [f"n{place}" for place in range(len(SHARES))])
-            progress, accuracy = trained(job, folder, arguments.data_dir)
+            with timed_steps(job, arguments.data_dir) as steps:
+                progress, last, accuracy = trained(job, folder, arguments.data_dir)
             ledger = progress.ledger
             print(
                 f"{controller}: {accuracy:.1%} after {ledger.rounds} rounds, {ledger.seconds:.1f} "
@@ -187,9 +218,8 @@ def main() -> None:
                 f"load {os.getloadavg()[0]:.1f}",
                 flush=True,
             )
-            if controller == "dynamite":
-                system, weights = progress.control.system, progress.weights.numel()
-                show_estimates(system, job, arguments.data_dir, weights)
+            control = progress.control
+            show_estimates(getattr(control, "system", control), last, steps)
 
 
 if __name__ == "__main__":

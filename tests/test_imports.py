@@ -92,14 +92,14 @@ assert not heavy, heavy
 def test_only_what_is_for_real_machines_imports_flower() -> None:
     """So that all else works without the extra: its home, and the two files that use it."""
     may = {SOURCE / "flower.py", SOURCE / "flower_command.py"}
-    needs = {"flwr", "uvicorn", "fastapi", "starlette", "httpx", "cryptography"}
+    needs = {"flwr", "ray", "uvicorn", "fastapi", "starlette", "httpx", "cryptography"}
     for file in SOURCE.rglob("*.py"):
         if file in may or file.is_relative_to(SOURCE / "engine" / "flower"):
             continue
         for module in imports(file):
             assert module.split(".")[0] not in needs, f"{file} imports {module}"
             if module.startswith("dynamite_fl.engine.flower"):
-                assert file.name == "flower_cli.py", f"{file} imports {module}"
+                assert file.name in ("flower_cli.py", "run_command.py"), f"{file} imports {module}"
 
 
 @pytest.mark.parametrize("arguments", [["plan"], ["plan", "--json"], ["plan", "--help"]])
@@ -119,12 +119,21 @@ assert "numpy" not in sys.modules or "--help" not in {arguments!r}
 
 
 @pytest.mark.parametrize(
-    "words", [["serve", "--name", "a"], ["node", "--name", "a"], ["keys", "a"]]
+    ("words", "extra"),
+    [
+        (["serve", "--name", "a"], "flower"),
+        (["node", "--name", "a"], "flower"),
+        (["keys", "a"], "flower"),
+        (["run", "--engine", "ray"], "ray"),
+    ],
 )
-def test_without_flower_it_says_what_to_install(words: list[str], tmp_path: Path) -> None:
+def test_without_an_extra_it_says_what_to_install(
+    words: list[str], extra: str, tmp_path: Path
+) -> None:
+    missing = ["flwr", "cryptography"] if extra == "flower" else ["ray"]
     script = f"""
 import sys
-sys.modules["flwr"] = sys.modules["cryptography"] = None
+sys.modules.update(dict.fromkeys({missing!r}))
 from dynamite_fl.cli import app
 app({words!r})
 """
@@ -137,7 +146,7 @@ app({words!r})
         cwd=tmp_path,
     )
     assert result.returncode == 2, result.stderr
-    assert "pip install 'dynamite-fl[flower]'" in result.stderr
+    assert f"pip install 'dynamite-fl[{extra}]'" in result.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -18,6 +18,7 @@ from dynamite_fl.options import (
     CANNOT_USE,
     INFEASIBLE,
     Data,
+    Engine,
     JobFile,
     Json,
     Name,
@@ -175,6 +176,8 @@ dynamite run --set 'task={model="cnn", dataset="mnist"}' --data-dir ~/data --set
 
 dynamite run --set 'stream={preset="smooth-c", scale=0.01}'  [dim]# data that streams in[/dim]
 
+RAY_ADDRESS=10.0.0.1:6379 dynamite run job.toml --engine ray  [dim]# computed by a cluster[/dim]
+
 Ends with 0, with 2 if the job cannot be used, with 3 if no round keeps its limits, with 130 if \
 interrupted.
 """
@@ -187,6 +190,7 @@ def run(
     name: Name = None,
     runs: Runs = Path("runs"),
     data_dir: Data = None,
+    engine: Engine = "local",
     as_json: Json = False,
 ) -> None:
     """Train by a job."""
@@ -196,20 +200,22 @@ def run(
 
     stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
     with errors(as_json):
-        start_run(runs / (name or stamp), job, overrides or [], data_dir, as_json)
+        path = runs / (name or stamp)
+        start_run(path, job, overrides or [], data_dir, as_json, on_ray=engine == "ray")
 
 
 @app.command(epilog="[bold]Example[/bold]\n\ndynamite resume runs/tuesday")
 def resume(
     folder: Annotated[Path, typer.Argument(help="A run's folder.")],
     data_dir: Data = None,
+    engine: Engine = "local",
     as_json: Json = False,
 ) -> None:
     """Go on with a training that was interrupted, to the very result it would have had."""
     from dynamite_fl.run_command import resume_run
 
     with errors(as_json):
-        resume_run(folder, data_dir, as_json)
+        resume_run(folder, data_dir, as_json, on_ray=engine == "ray")
 
 
 @app.command(epilog="[bold]Example[/bold]\n\ndynamite show runs/tuesday --json")

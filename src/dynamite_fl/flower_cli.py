@@ -93,6 +93,7 @@ def node(
     cpu_share: Annotated[
         float, typer.Option(min=0.001, max=1.0, help="How much of the time it computes.")
     ] = 1.0,
+    until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
     data_dir: Data = None,
 ) -> None:
     """Take part in a training, with this device's own data."""
@@ -109,6 +110,7 @@ def node(
             keys=keys,
             state=state or Path(f"node-{name}"),
             cpu_share=cpu_share,
+            until_eof=until_eof,
         )
         take_part(taking)
 

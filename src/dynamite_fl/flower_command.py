@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -67,6 +69,7 @@ class TakingPart:
     keys: Path | None
     state: Path
     cpu_share: float
+    until_eof: bool
 
 
 def serve(serving: Serving, as_json: bool) -> None:
@@ -120,7 +123,20 @@ def take_part(taking: TakingPart) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, leave)
+    if taking.until_eof:
+        threading.Thread(target=_leave_at_eof, args=(node,), daemon=True).start()
     node.run(client_app(lambda _: client, taking.state))
+
+
+def _leave_at_eof(node: Node) -> None:
+    """Leave when standard input ends, as it does when who started this node dies.
+
+    Nobody waits for its round any more, so it has only so long for it; its state is whole.
+    """
+    sys.stdin.buffer.read()
+    node.leave.set()
+    time.sleep(_SECONDS_TO_LEAVE)
+    os._exit(1)
 
 
 def job_client(job: TrainingJob, data_dir: Path | None, part: int | None) -> Client:
@@ -226,21 +242,22 @@ def _started(
     code = "from dynamite_fl.cli import main; main()"
     with (own / "log.txt").open("ab") as log:
         process = subprocess.Popen(  # noqa: S603  it is this program
-            [sys.executable, "-c", code, "node", str(folder.job), *words],
+            [sys.executable, "-c", code, "node", str(folder.job), "--until-eof", *words],
+            stdin=subprocess.PIPE,  # it ends with this process, however that ends
             stdout=log,
             stderr=log,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             start_new_session=True,  # Ctrl-C is for the server, which ends its nodes
         )
-    try:
-        yield
-    finally:
-        process.terminate()
+    with process:
         try:
-            process.wait(_SECONDS_TO_LEAVE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(_SECONDS_TO_LEAVE)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 @contextmanager

@@ -5,13 +5,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
 CANNOT_USE = 2
 INFEASIBLE = 3
-_OF_FLOWER = {"cryptography", "fastapi", "flwr", "httpx", "starlette", "uvicorn"}
+_OF_FLOWER = ("cryptography", "fastapi", "flwr", "httpx", "starlette", "uvicorn")
+_EXTRAS = {**dict.fromkeys(_OF_FLOWER, "flower"), "ray": "ray"}  # what is missing, and who has it
 
 JobFile = Annotated[Path | None, typer.Argument(help="A TOML file; without one, the embedded job.")]
 Overrides = Annotated[
@@ -28,6 +29,10 @@ Runs = Annotated[Path, typer.Option("--runs", help="Where run folders are.")]
 Data = Annotated[
     Path | None, typer.Option("--data-dir", help="Where datasets are; else DYNAMITE_DATA.")
 ]
+Engine = Annotated[
+    Literal["local", "ray"],
+    typer.Option(help="Who computes: this machine, or Ray, here or on RAY_ADDRESS's cluster."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the history's last line as JSON.")]
 
 
@@ -39,9 +44,12 @@ def errors(as_json: bool) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _OF_FLOWER:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _EXTRAS:
             raise
-        fail("this needs Flower: pip install 'dynamite-fl[flower]'", CANNOT_USE, as_json, {})
+        extra = _EXTRAS[missing]
+        what = f"this needs {extra.title()}: pip install 'dynamite-fl[{extra}]'"
+        fail(what, CANNOT_USE, as_json, {})
     except Infeasible as error:
         fail(str(error), INFEASIBLE, as_json, {})
     except ValueError as error:

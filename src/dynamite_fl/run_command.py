@@ -3,7 +3,9 @@
 import signal
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import torch
 from rich.console import Console
@@ -11,6 +13,7 @@ from rich.console import Console
 from dynamite_fl.config import JobError
 from dynamite_fl.engine.loop import Training, begin
 from dynamite_fl.engine.run import RunFolder, run, save
+from dynamite_fl.engine.simulated import SimulatedEngine
 from dynamite_fl.files import write_atomically
 from dynamite_fl.report.history import read_history, to_line
 from dynamite_fl.report.tracking import Tracked, tracking
@@ -54,6 +57,8 @@ def start_run(
     overrides: Iterable[str],
     data_dir: Path | None,
     as_json: bool,
+    *,
+    on_ray: bool = False,
 ) -> None:
     """Train by a job, in a new folder, which is made only if the job can be used."""
     if path.exists():
@@ -62,12 +67,14 @@ def start_run(
     trackers_of(job)  # so that a missing extra is known before anything is done
     training = make_training(job, data_dir)
     begin(training)  # so that limits that allow no round are refused here
+    if on_ray:
+        _put_on_ray(training)
     path.mkdir(parents=True)
     write_atomically(RunFolder(path).job, to_toml(job.tables))
     train(RunFolder(path), job, training, as_json)
 
 
-def resume_run(path: Path, data_dir: Path | None, as_json: bool) -> None:
+def resume_run(path: Path, data_dir: Path | None, as_json: bool, *, on_ray: bool = False) -> None:
     """Go on with the training in a folder."""
     folder = RunFolder(path)
     if not folder.job.exists():
@@ -75,7 +82,21 @@ def resume_run(path: Path, data_dir: Path | None, as_json: bool) -> None:
     if folder.nodes.exists():
         raise JobError(f"{path} is of real machines: go on with dynamite serve or cluster")
     job = load_training_job(folder.job)
-    train(folder, job, make_training(job, data_dir), as_json)
+    training = make_training(job, data_dir)
+    if on_ray:
+        _put_on_ray(training)
+    train(folder, job, training, as_json)
+
+
+def _put_on_ray(training: Training) -> None:
+    """Have Ray compute for the clients."""
+    from dynamite_fl.engine.flower.ray import RayCrew
+
+    engine = cast(SimulatedEngine, training.engine)
+    engine.close()  # workers of a pilot, if it had any
+    with Console(stderr=True).status("Starting Ray"):
+        alone = replace(engine, workers=1, crew=None)
+        engine.crew = RayCrew(alone.client, len(engine.devices))
 
 
 def train(

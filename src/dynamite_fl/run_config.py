@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dynamite_fl.client.client import ProbeSettings
 from dynamite_fl.config import JobError, read_tables, table_record
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.control.controllers import make_controller
@@ -47,6 +48,8 @@ class Settings:
         select_by: ``uniform``, or ``data`` for chances in proportion to clients' samples.
         evaluate_every: Rounds from one evaluation to the next.
         probe_every: Rounds from one measurement of the loss to the next.
+        probe_gradient: What clients send of the gradient when the loss is measured: ``whole``, or
+            a ``sketch`` of it, at most 251 numbers.
         free_probes: Whether measurements are not charged, as in the paper's experiments.
         workers: How many processes compute for the clients; results do not depend on it.
         track: Who is told of each round beside the history: ``tensorboard``, ``mlflow``.
@@ -58,6 +61,7 @@ class Settings:
     select_by: str = "uniform"
     evaluate_every: int = 1
     probe_every: int = 1
+    probe_gradient: str = "whole"
     free_probes: bool = False
     workers: int = 1
     track: Sequence[str] = ()
@@ -71,6 +75,13 @@ class Settings:
         if isinstance(self.track, str) or not set(self.track) <= set(TRACKERS):
             known = ", ".join(f'"{name}"' for name in TRACKERS)
             raise ValueError(f"Settings.track must be a list of some of {known}")
+        if self.probe_gradient not in ("whole", "sketch"):
+            raise ValueError('Settings.probe_gradient must be "whole" or "sketch"')
+
+    @property
+    def sketches(self) -> bool:
+        """Whether no gradient is sent whole."""
+        return self.probe_gradient == "sketch"
 
 
 @dataclass(frozen=True)
@@ -163,6 +174,7 @@ def make_training(job: TrainingJob, data_dir: Path | None = None) -> Training:
             devices,
             settings.learning_rate,
             settings.seed,
+            ProbeSettings(only_sketches=settings.sketches),
             streams=_streams(job.tables, task, split, limits, settings.seed),
             workers=settings.workers,
         )
@@ -175,6 +187,7 @@ def make_training(job: TrainingJob, data_dir: Path | None = None) -> Training:
         evaluate_every=settings.evaluate_every,
         probe_every=settings.probe_every,
         free_probes=settings.free_probes,
+        sketches=settings.sketches,
         seed=settings.seed,
     )
     return Training(engine, controller, limits, schedule, engine.enroll())

@@ -11,6 +11,7 @@ from dynamite_fl.control.controller import Controller
 from dynamite_fl.control.controllers import make_controller
 from dynamite_fl.engine.cohort import Selection
 from dynamite_fl.engine.devices import Devices
+from dynamite_fl.engine.engine import Engine
 from dynamite_fl.engine.fleets import embedded_fleet
 from dynamite_fl.engine.loop import Schedule, Training
 from dynamite_fl.engine.run import RunFolder, run
@@ -96,8 +97,6 @@ def simulate(
         >>> sorted(history.columns())[:3]
         ['absent', 'accuracy', 'batch_mean']
     """
-    if isinstance(controller, str):
-        controller = make_controller(controller, learning_rate=learning_rate)
     engine = SimulatedEngine(
         task, partition, _devices(devices, seed), learning_rate, seed, streams=streams
     )
@@ -107,25 +106,33 @@ def simulate(
         probe_every=probe_every,
         seed=seed,
     )
-    training = Training(engine, controller, limits, schedule, engine.enroll())
-    with one_thread():
-        return history_of(training, None if folder is None else RunFolder(Path(folder)), on_round)
+    kept = None if folder is None else RunFolder(Path(folder))
+    if isinstance(controller, str):
+        controller = make_controller(controller, learning_rate=learning_rate)
+    return history_of(engine, controller, limits, schedule, kept, on_round)
 
 
 def history_of(
-    training: Training,
+    engine: Engine,
+    controller: Controller,
+    limits: Limits,
+    schedule: Schedule,
     folder: RunFolder | None,
     on_round: Callable[[Line], None] | None,
     *,
     seconds_between_checkpoints: float = 30.0,
 ) -> History:
     """Train to the end; the rounds as they were, those before a resume included."""
+    training = Training(engine, controller, limits, schedule, engine.enroll())
     lines: list[Line] = []
-    for _, line in run(training, folder, seconds_between_checkpoints=seconds_between_checkpoints):
-        if line is not None:
-            lines.append(json.loads(to_line(line)))  # as a file would have it
-            if on_round is not None:
-                on_round(lines[-1])
+    with _one_thread():
+        for _, line in run(
+            training, folder, seconds_between_checkpoints=seconds_between_checkpoints
+        ):
+            if line is not None:
+                lines.append(json.loads(to_line(line)))  # as a file would have it
+                if on_round is not None:
+                    on_round(lines[-1])
     return History(tuple(lines)) if folder is None else read_history(folder.history)
 
 
@@ -143,7 +150,7 @@ def _devices(given: Devices | Fleet | str, seed: int) -> Devices:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def _one_thread() -> Iterator[None]:
     """Torch on one thread: two on busy cores can be many times slower."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

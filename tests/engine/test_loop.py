@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from dynamite_fl import Infeasible
 from dynamite_fl.engine.loop import Diverged, begin, play, rounds
-from dynamite_fl.engine.traffic import GRADIENT
 from tests.engine.trainings import LIMITS, training
 
 
@@ -64,7 +63,7 @@ def test_probes_are_charged_unless_they_are_free() -> None:
         assert played is not None
         assert played.outcome.report.probe is not None
         paid = progress.ledger.cost - before.cost - 0.002 * played.outcome.samples
-        assert paid == pytest.approx(0.5 * (1 + (0 if free else GRADIENT)))
+        assert paid == pytest.approx(0.5 * (1 + (0 if free else 0.5)))
 
 
 def test_probing_now_and_then() -> None:

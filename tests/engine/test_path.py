@@ -93,4 +93,5 @@ def test_traffic_of_an_order() -> None:
     )
     assert traffic(asked) == 1.0
     assert traffic(replace(asked, probe=True)) == 1.5
+    assert 1.0 < traffic(replace(asked, probe=True, sketch=True)) < 1.04
     assert 1.0 < traffic(replace(asked, path=True)) < 1.04

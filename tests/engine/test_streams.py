@@ -1,5 +1,6 @@
 """Rounds where data streams in: who takes part, what it weighs, and what it costs."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,11 @@ def test_who_never_receives_anything_is_never_there() -> None:
     engine = given.engine
     assert isinstance(engine, SimulatedEngine)
     streams = streams_in(given)
-    size = streams._size
-    streams._size = lambda client: 0 if client == 2 else size(client)
+    pool = streams._orders.pool
+    nothing = np.zeros(0, dtype=np.int64)
+    streams._orders = replace(
+        streams._orders, pool=lambda client: nothing if client == 2 else pool(client)
+    )
     for each in played_in(given):
         report = each.outcome.report
         assert report.present.tolist() == [True, True, False, True, True]

@@ -11,6 +11,7 @@ from dynamite_fl.client.batches import BATCHES, DRIFT, VARIANCE, draw, generator
 from dynamite_fl.client.flat import FlatModel
 from dynamite_fl.client.path import Path, Tracker
 from dynamite_fl.client.probe import Figures, Memory, gradient_variance, measure
+from dynamite_fl.client.sketch import sketch
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import Buffer
 
@@ -37,6 +38,7 @@ class Order:
         probe: Whether to measure the loss.
         remember: Whether to keep what a later probe compares with.
         path: Whether to measure the path of the local steps.
+        sketch: Whether to send a sketch of the probe's gradient in its place.
     """
 
     client: int
@@ -48,6 +50,7 @@ class Order:
     probe: bool
     remember: bool
     path: bool = False
+    sketch: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +88,7 @@ class Reply:
         weights: Its local model, (d,).
         samples: D_i^k, how many samples it has received so far.
         figures: What it measured of the loss; None without probe.
-        gradient: g_i(w) at the global model, (d,); None without probe.
+        gradient: g_i(w) at the global model, (d,), or a sketch of it, (m,); None without probe.
         gradient_variance: M_i; None where never measured.
         measured_samples: How many samples it used to measure M_i anew and the drift.
         state: For the next round.
@@ -142,12 +145,14 @@ class ProbeSettings:
         loss_rise: By how much the loss must rise for M_i to be measured anew.
         rise_samples: On how many samples a rise counts in full. On fewer it counts less, as chance
             does more: else clients with small batches would measure all the time.
+        only_sketches: Whether a device refuses to send a whole gradient, whoever asks.
     """
 
     variance_samples: int = 64
     drift_samples: int = 64
     loss_rise: float = 0.5
     rise_samples: int = 64
+    only_sketches: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,11 +266,12 @@ class Client:
         if sample is not None:
             found, measured = variance(sample), sample.size
         worn = before is not None and order.local_steps == 1
+        gradient = None if figures is None else steps.gradient
         return Reply(
             weights=steps.weights,
             samples=samples,
             figures=figures,
-            gradient=None if figures is None else steps.gradient,
+            gradient=sketch(gradient) if order.sketch and gradient is not None else gradient,
             gradient_variance=found,
             measured_samples=compared + measured,
             state=ClientState(steps.memory, found, state.buffer, worn),

@@ -24,6 +24,7 @@ class RoundOrder:
         probe: Whether clients measure the loss.
         remember: Whether clients keep what a later probe compares with.
         path: Whether clients measure the path of their local steps.
+        sketch: Whether clients send sketches of a probe's gradients in their place.
         begins: Seconds since training began.
         seconds_left: Who takes longer than this is absent.
     """
@@ -37,6 +38,7 @@ class RoundOrder:
     path: bool
     begins: float
     seconds_left: float
+    sketch: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from dynamite_fl.engine.cohort import Selection, draw_cohort
 from dynamite_fl.engine.engine import Engine, Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.engine.ledger import Ledger
 from dynamite_fl.engine.path import with_path
-from dynamite_fl.engine.traffic import GRADIENT, sketch_traffic, traffic
+from dynamite_fl.engine.traffic import probe_traffic, sketch_traffic, traffic
 from dynamite_fl.plan.infeasible import Infeasible
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
 from dynamite_fl.reports import RoundReport
@@ -41,6 +41,7 @@ class Schedule:
         evaluate_every: Rounds from one evaluation to the next; the last is always evaluated.
         probe_every: Rounds from one probe to the next.
         free_probes: Whether probes are not charged, as in the paper's experiments.
+        sketches: Whether probes send sketches of gradients in their place.
         seed: Of all that is drawn.
     """
 
@@ -48,6 +49,7 @@ class Schedule:
     evaluate_every: int = 1
     probe_every: int = 1
     free_probes: bool = False
+    sketches: bool = False
     seed: int = 0
 
 
@@ -172,6 +174,7 @@ def _affordable(training: Training, progress: Progress) -> RoundOrder | None:
             path=measures == "path",
             begins=progress.ledger.seconds,
             seconds_left=training.limits.deadline - progress.ledger.seconds,
+            sketch=training.schedule.sketches,
         )
         cost = _cost(training, training.engine.samples_of(order), order)
         if progress.ledger.keeps(training.limits, cost=cost):
@@ -225,11 +228,12 @@ def _last_reported(samples: FloatArray, report: RoundReport) -> FloatArray:
 
 def _as_planned(training: Training, limits: Limits) -> Limits:
     """Limits as a controller should see them: its probes make rounds dearer."""
-    measures, every = training.controller.measures, training.schedule.probe_every
-    if measures == "nothing" or training.schedule.free_probes:
+    measures, schedule = training.controller.measures, training.schedule
+    if measures == "nothing" or schedule.free_probes:
         return limits
     d = training.engine.first_weights().numel()
-    dearer = 1 + (GRADIENT / every if measures == "loss" else sketch_traffic(d))
+    probe = probe_traffic(d, sketch=schedule.sketches) / schedule.probe_every
+    dearer = 1 + (probe if measures == "loss" else sketch_traffic(d))
     return replace(limits, cost_per_round=limits.cost_per_round * dearer)
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from safetensors import safe_open
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from dynamite_fl.files import write_bytes_atomically
@@ -24,9 +24,33 @@ Record = TypeVar("Record")
 
 def save_record(path: Path, record: Any) -> None:
     """Write a record to a file, which is either whole or not there."""
+    write_bytes_atomically(path, to_bytes(record))
+
+
+def to_bytes(record: Any) -> bytes:
+    """A record as its file has it."""
     tensors: dict[str, Tensor] = {}
     header = json.dumps(_pack(record, "", tensors))
-    write_bytes_atomically(path, save(tensors, metadata={"record": header}))
+    return save(tensors, metadata={"record": header})
+
+
+def from_bytes(data: bytes, kind: type[Record]) -> Record:
+    """The record that ``to_bytes`` was given.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class Step:
+        ...     size: float
+        ...     weights: Tensor
+        >>> from_bytes(to_bytes(Step(0.5, torch.ones(2))), Step)
+        Step(size=0.5, weights=tensor([1., 1.]))
+    """
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["record"])
+    tensors = {name: tensor.clone() for name, tensor in load(data).items()}  # aligned by torch
+    record: Record = _unpack(kind, header, tensors, None)
+    return record
 
 
 def save_model(path: Path, weights: dict[str, Tensor]) -> None:

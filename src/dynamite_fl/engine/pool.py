@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -32,6 +32,26 @@ _SECONDS_TO_END = 1.0  # that workers are given before they are killed
 
 class WorkerError(RuntimeError):
     """A worker died or what it computed failed; the message says which and why."""
+
+
+class Crew(Protocol):
+    """Who computes for the clients of a simulation, in other processes."""
+
+    def play(self, orders: Sequence[Order], states: Sequence[ClientState]) -> Sequence[Reply]:
+        """A round of each client, in the order given."""
+        ...
+
+    def keep(self, clients: Iterable[int]) -> None:
+        """Let the states of these clients' last replies be theirs; others stay as they were."""
+        ...
+
+    def take_states(self) -> dict[int, ClientState]:
+        """All states that are kept there, which are then forgotten there."""
+        ...
+
+    def close(self) -> None:
+        """End the processes."""
+        ...
 
 
 class Pool:

@@ -24,7 +24,7 @@ from dynamite_fl.engine.collect import collect
 from dynamite_fl.engine.devices import Devices, nominal_fleet
 from dynamite_fl.engine.engine import Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.engine.evaluate import arrived_sample, evaluate
-from dynamite_fl.engine.pool import Pool, is_stub
+from dynamite_fl.engine.pool import Crew, Pool, is_stub
 from dynamite_fl.engine.timing import Timing, round_timing
 from dynamite_fl.engine.traffic import traffic
 from dynamite_fl.plan.problem import BoolArray
@@ -52,6 +52,8 @@ class SimulatedEngine:
             Their number changes no result, if torch has one thread here as it has there. Small
             models of linear layers are always computed here: for all clients at once, which
             is faster.
+        crew: Who computes for the clients in place of this process and its workers; every client
+            by itself then, those of small models too, which rounds differently.
     """
 
     task: Task
@@ -62,8 +64,8 @@ class SimulatedEngine:
     settings: ProbeSettings = field(default_factory=ProbeSettings)
     streams: Streams | None = None
     workers: int = 1
+    crew: Crew | None = None
     _states: dict[int, ClientState] = field(default_factory=dict, init=False, repr=False)
-    _pool: Pool | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.partition) != len(self.devices):
@@ -84,8 +86,8 @@ class SimulatedEngine:
 
     def close(self) -> None:
         """End the workers, if there are any, and forget what clients carry with them."""
-        if self._pool is not None:
-            self._pool.close()
+        if self.crew is not None:
+            self.crew.close()
 
     @property
     def states(self) -> dict[int, ClientState]:
@@ -93,8 +95,8 @@ class SimulatedEngine:
 
         Workers hand over what they have; it goes back to them with the next orders.
         """
-        if self._pool is not None:
-            for client, state in self._pool.take_states().items():
+        if self.crew is not None:
+            for client, state in self.crew.take_states().items():
                 known = self._states.get(client)
                 if known is not None and is_stub(known):
                     self._states[client] = state
@@ -228,6 +230,7 @@ class SimulatedEngine:
                 probe=order.probe,
                 remember=order.remember,
                 path=order.path,
+                sketch=order.sketch,
             )
             for client, size in zip(order.cohort[there], order.plan.batch_sizes[there], strict=True)
         ]
@@ -237,12 +240,12 @@ class SimulatedEngine:
     def _compute(self, orders: Sequence[Order]) -> Sequence[Reply]:
         """All clients at once, in worker processes, or one after the other."""
         states = [self._states.get(order.client, ClientState()) for order in orders]
-        if self._stacked:
+        if self.crew is None and self._stacked:
             return play_stacked([self.client(order.client) for order in orders], orders, states)
-        if self.workers > 1:
-            if self._pool is None:
-                self._pool = Pool(self.workers, self.client)
-            return self._pool.play(orders, states)
+        if self.crew is None and self.workers > 1:
+            self.crew = Pool(self.workers, self.client)
+        if self.crew is not None:
+            return self.crew.play(orders, states)
         return [
             self.client(order.client).play(order, state)
             for order, state in zip(orders, states, strict=True)
@@ -256,8 +259,8 @@ class SimulatedEngine:
             if reply is not None
         }
         self._states.update(kept)
-        if self._pool is not None:
-            self._pool.keep(kept)
+        if self.crew is not None:
+            self.crew.keep(kept)
 
     def client(self, client: int) -> Client:
         """The client at a place, with its data."""

@@ -3,7 +3,15 @@
 from dynamite_fl.client.sketch import sketch_size
 from dynamite_fl.engine.engine import RoundOrder
 
-GRADIENT = 0.5  # a gradient beside a model that comes and goes: half as much again
+
+def probe_traffic(numbers: int, *, sketch: bool) -> float:
+    """What a probe's gradient, or a sketch of it, adds to a model of so many numbers.
+
+    Example:
+        >>> probe_traffic(7850, sketch=False), round(probe_traffic(7850, sketch=True), 3)
+        (0.5, 0.016)
+    """
+    return sketch_traffic(numbers) if sketch else 0.5
 
 
 def sketch_traffic(numbers: int) -> float:
@@ -13,5 +21,6 @@ def sketch_traffic(numbers: int) -> float:
 
 def traffic(order: RoundOrder) -> float:
     """What an order has clients send."""
-    sketched = sketch_traffic(order.weights.numel())
-    return 1 + GRADIENT * order.probe + sketched * order.path
+    numbers = order.weights.numel()
+    probe = order.probe * probe_traffic(numbers, sketch=order.sketch)
+    return 1 + probe + order.path * sketch_traffic(numbers)

@@ -87,12 +87,16 @@ class Streams:
     def __init__(self, arrivals: Arrivals, orders: Orders, storage: Storage) -> None:
         self.arrivals = arrivals
         self.storage = storage
-        self._size = orders.size
+        self._orders = orders
         self._order = lru_cache(maxsize=256)(orders.of)  # a permutation of all takes a while
+
+    def __reduce__(self) -> tuple[type["Streams"], tuple[Arrivals, Orders, Storage]]:
+        """To be sent to other machines: what is remembered of orders stays behind."""
+        return Streams, (self.arrivals, self._orders, self.storage)
 
     def seen(self, clients: IntArray, round_index: int) -> IntArray:
         """D_i^k, how many samples have arrived up to and including a round, (m,)."""
-        most = np.array([self._size(int(client)) for client in clients], dtype=np.int64)
+        most = np.array([self._orders.size(int(client)) for client in clients], dtype=np.int64)
         return np.minimum(self.arrivals.arrived(clients, round_index), most)
 
     def receive(

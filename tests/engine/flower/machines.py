@@ -74,7 +74,7 @@ class Machines:
 
     def engine(self, **patience: float) -> FlowerEngine:
         """An engine that all nodes have joined."""
-        settings = Patience(**{"join_seconds": 60.0, **patience})  # type: ignore[arg-type]
+        settings = Patience(**{"join_seconds": 180.0, **patience})  # type: ignore[arg-type]
         engine = FlowerEngine(
             self.link.grid,
             digits("perceptron"),

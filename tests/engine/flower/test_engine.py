@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
-from dynamite_fl.client.client import Reply
+from dynamite_fl.client.client import ProbeSettings, Reply
 from dynamite_fl.client.path import Path as ClientPath
 from dynamite_fl.client.sketch import sketch_size
 from dynamite_fl.engine.average import average
 from dynamite_fl.engine.engine import Engine
+from dynamite_fl.engine.flower.app import client_app
 from dynamite_fl.engine.flower.engine import FlowerEngine, Patience, TooFewNodes
 from dynamite_fl.engine.flower.message import Introduction, Work, from_content, to_content
+from dynamite_fl.engine.flower.parcel import unwrapped, wrapped
 from dynamite_fl.reports import RoundReport
-from tests.engine.flower.fleet import CLIENTS, app, grid, order
+from tests.engine.flower.fleet import CLIENTS, app, client, grid, order
 from tests.engine.flower.local import App, LocalGrid
 from tests.engine.trainings import RATE, digits, training
 
@@ -89,6 +91,45 @@ def test_equal_paths(tmp_path: Path) -> None:
     assert ours.sent_bytes == 2 * CLIENTS * 4 * weights.numel() + sketched
 
 
+def test_equal_sketches_of_gradients(tmp_path: Path) -> None:
+    """And none but a sketch of each leaves a device."""
+    sizes = []
+
+    def seen(content: RecordDict) -> RecordDict:
+        gradient = from_content(content, "reply", Reply).gradient
+        sizes.append(None if gradient is None else gradient.numel())
+        return content
+
+    simulated = training(model="perceptron", devices={"jitter": 0.0}).engine
+    weights = simulated.first_weights()
+    nodes = grid(tmp_path)
+    nodes.apps[1] = changed(nodes.apps[1], seen)
+    engine = engine_of(nodes)
+    for index in (1, 2):
+        asked = replace(order(index, weights + 0.01 * index), sketch=True)
+        ours, theirs = engine.play(asked), simulated.play(asked)
+    assert ours.report.probe is not None
+    assert theirs.report.probe is not None
+    assert np.isfinite(ours.report.probe.divergence).all()
+    np.testing.assert_array_equal(ours.report.probe.divergence, theirs.report.probe.divergence)
+    sketched = CLIENTS * 4 * sketch_size(weights.numel())
+    assert ours.sent_bytes == 2 * CLIENTS * 4 * weights.numel() + sketched
+    assert sizes == [None, sketch_size(weights.numel())]
+
+
+def test_a_device_that_gives_only_sketches(tmp_path: Path) -> None:
+    """It plays no round that asks for a whole gradient."""
+    nodes = grid(tmp_path)
+    wary = replace(client(0), settings=ProbeSettings(only_sketches=True))
+    nodes.apps[1] = client_app(lambda _: wary, tmp_path / "wary")
+    engine = engine_of(nodes)
+    weights = engine.first_weights()
+    for asked in (order(1, weights, probe=False), replace(order(2, weights), sketch=True)):
+        assert engine.play(asked).report.present.all()
+    outcome = engine.play(order(3, weights))
+    assert outcome.report.present.tolist() == [False, True, True, True, True]
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -137,9 +178,24 @@ def doubles(content: RecordDict) -> RecordDict:
 
 
 def no_bytes(content: RecordDict) -> RecordDict:
-    arrays: Any = content["arrays"]
-    arrays["reply.weights"].data = b"no array at all"
+    record: Any = content["part-000000"]
+    record["bytes"] = b"no array at all"
     return content
+
+
+def cut_off(content: RecordDict) -> RecordDict:
+    record: Any = content["part-000000"]
+    record["bytes"] = record["bytes"][:-1]
+    return content
+
+
+def nested(_: RecordDict) -> RecordDict:
+    """JSON that no stack is deep enough for."""
+    data = len(DEEP).to_bytes(8, "little") + DEEP
+    return RecordDict({"part-000000": ConfigRecord({"bytes": data})})
+
+
+DEEP = b"[" * 10**6
 
 
 def raises(*_: object) -> RecordDict:
@@ -153,10 +209,13 @@ def raises(*_: object) -> RecordDict:
         doubles,
         no_bytes,
         raises,
+        cut_off,
+        nested,
         lambda _: RecordDict(),
-        lambda content: RecordDict({"values": content["values"]}),
-        lambda content: RecordDict({"arrays": content["values"], "values": content["arrays"]}),
-        lambda content: RecordDict({"arrays": ArrayRecord(), "values": content["values"]}),
+        lambda content: wrapped({}, unwrapped(content)[1]),
+        lambda content: wrapped(unwrapped(content)[0], {}),
+        lambda content: wrapped({}, dict.fromkeys(unwrapped(content)[0], 1.0)),
+        lambda content: RecordDict({"arrays": content["part-000000"], "b": ArrayRecord()}),
     ],
 )
 def test_replies_that_cannot_be_used_make_their_sender_absent(

@@ -148,8 +148,36 @@ def test_a_cluster(tmp_path: Path) -> None:
     again = dynamite(*arguments, "--json")  # it has ended: nothing is started
     assert again.stdout == result.stdout
     assert dynamite("resume", tmp_path / "a").returncode == 2
-    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)  # noqa: S607
-    assert str(tmp_path) not in left.stdout
+    assert not nodes_of(tmp_path)
+
+
+def nodes_of(folder: Path) -> list[str]:
+    """The nodes of a cluster that run, by their command lines."""
+    words = ["ps", "-ww", "-eo", "args"]
+    found = subprocess.run(words, capture_output=True, text=True, check=True)
+    lines = found.stdout.splitlines()
+    return [line for line in lines if str(folder) in line and "--until-eof" in line]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("rounds", [0, 2])
+def test_nodes_end_with_a_server_that_is_killed(tmp_path: Path, rounds: int) -> None:
+    """Before they have loaded anything, and in the middle of a training."""
+    arguments = ("cluster", written(tmp_path, 10_000), "--name", "a", "--runs", tmp_path)
+    history = tmp_path / "a" / "history.jsonl"
+    with Running(*arguments, log=tmp_path / "log.txt") as server:
+        until = time.monotonic() + 120
+        while len(nodes_of(tmp_path)) < NODES or (
+            rounds and (not history.exists() or history.read_bytes().count(b"\n") < rounds)
+        ):
+            assert server.poll() is None, (tmp_path / "log.txt").read_text()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        os.kill(server.pid, signal.SIGKILL)
+        until = time.monotonic() + 60
+        while nodes_of(tmp_path):
+            assert time.monotonic() < until, nodes_of(tmp_path)
+            time.sleep(0.1)
 
 
 @pytest.mark.faults

@@ -76,7 +76,8 @@ class _Device:
         client = self._made(context)
         order = from_content(message.content, "order", Order)
         training = from_content(message.content, "origin", Origin).training
-        check_order(order, client.model.first_weights)
+        only_sketches = client.settings.only_sketches
+        check_order(order, client.model.first_weights, only_sketches=only_sketches)
         files = StateFiles(self._folder or Path(str(context.node_config["state"])))
         state = files.before(training, order.round_index)
         watched = _Watched(client.model, _share(context))

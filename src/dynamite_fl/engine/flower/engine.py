@@ -18,7 +18,6 @@ from dynamite_fl.engine.engine import Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.engine.evaluate import evaluate
 from dynamite_fl.engine.flower.message import (
     TRAIN,
-    Malformed,
     Origin,
     Work,
     check_path,
@@ -26,6 +25,7 @@ from dynamite_fl.engine.flower.message import (
     from_content,
     to_content,
 )
+from dynamite_fl.engine.flower.parcel import Malformed
 from dynamite_fl.engine.flower.post import Arrival, Grid, Letter, Post
 from dynamite_fl.engine.flower.roster import Roster
 from dynamite_fl.records import Fleet, FloatArray
@@ -226,6 +226,7 @@ class FlowerEngine:
             probe=order.probe,
             remember=order.remember,
             path=order.path,
+            sketch=order.sketch,
         )
         return to_content(order=own, origin=Origin(self.roster.training))
 
@@ -240,7 +241,9 @@ class FlowerEngine:
             reply = from_content(arrival.message.content, "reply", Reply)
             work = from_content(arrival.message.content, "work", Work)
             most = self.patience.most_samples
-            reply = checked_reply(reply, work, self.model.first_weights, most)
+            reply = checked_reply(
+                reply, work, self.model.first_weights, most, sketched=order.sketch
+            )
             check_path(reply, asked=order.path)
         except Malformed as error:
             _log.warning("%s is refused: %s", self.roster.names[place], error)
@@ -274,8 +277,8 @@ class FlowerEngine:
         """Of models that went out, and of models, gradients and sketches that came back."""
         came = [reply for reply in replies if reply is not None]
         weights = self.model.first_weights
-        vectors = asked + len(came) + sum(reply.gradient is not None for reply in came)
-        numbers = vectors * weights.numel()
+        numbers = (asked + len(came)) * weights.numel()
+        numbers += sum(reply.gradient.numel() for reply in came if reply.gradient is not None)
         numbers += sum(reply.path.head.numel() for reply in came if reply.path is not None)
         return numbers * weights.element_size()
 

@@ -35,6 +35,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from dynamite_fl.engine.flower import stock
+from dynamite_fl.engine.flower.gate import Gate
 
 _SECONDS_TO_START = 20.0
 _SECONDS_TO_STOP = 5.0
@@ -117,22 +118,26 @@ class Link:
         self._server.run(sockets=[self._socket])
 
     def _config(self) -> uvicorn.Config:
+        secrets = self._secrets
         app = FastAPI(
             docs_url=None,
             redoc_url=None,
             openapi_url=None,
             middleware=[
+                Middleware(
+                    Gate, known=None if secrets is None else set(secrets.node_keys.values())
+                ),
                 Middleware(BaseHTTPMiddleware, dispatch=http_error_translator),
                 Middleware(ProtobufTranslationMiddleware),
                 Middleware(NodeAuthMiddleware),
             ],
         )
         app.state.linkstate_factory = self._states
-        app.state.enable_supernode_auth = self._secrets is not None
+        app.state.enable_supernode_auth = secrets is not None
         app.include_router(fleet_router)
-        secrets = self._secrets
         return uvicorn.Config(
             app,
+            http="h11",  # it bounds headers, which the faster one does not
             lifespan="off",
             ws="none",
             log_config=None,

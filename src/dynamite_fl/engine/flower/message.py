@@ -1,37 +1,34 @@
 """Records as Flower messages and back, checked where they arrive.
 
-All tensors go into one ArrayRecord, all numbers and words into one ConfigRecord, under the names
-of records and fields; reading takes names and types from the code. Nothing is pickled. What does
-not fit is ``Malformed``, which costs its sender the round and nobody else anything.
+Tensors, numbers and words are sent under the names of records and fields; reading takes names and
+types from the code. What does not fit is ``Malformed``, which costs its sender the round and nobody
+else anything.
 """
 
 import math
 import types
 import typing
-from collections import OrderedDict
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import RecordDict
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dynamite_fl.client.client import ClientState, Order, Reply
 from dynamite_fl.client.sketch import sketch
+from dynamite_fl.engine.flower.parcel import Malformed, unwrapped, wrapped
 
 TRAIN, INTRODUCE = "train", "query"  # Flower's names for the two things that are asked
 
-_ARRAYS, _VALUES = "arrays", "values"  # the two parts of a message
 _STAYS = "state"  # the field of a reply that never leaves the device
 _MOST_STEPS = 1_000_000
 _MOST_SAMPLES = 1_000_000_000
 
 Record = TypeVar("Record")
-
-
-class Malformed(ValueError):  # noqa: N818  it says what a message is
-    """A message that cannot be used; the text says why."""
+Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -81,11 +78,11 @@ def to_content(**records: Any) -> RecordDict:
         >>> from_content(content, "work", Work)
         Work(computed=4, step_seconds=0.5, seconds=1.0)
     """
-    arrays: OrderedDict[str, Array] = OrderedDict()
+    arrays: Arrays = {}
     values: dict[str, Any] = {}
     for name, record in records.items():
         _flatten(record, f"{name}.", arrays, values)
-    return RecordDict({_ARRAYS: ArrayRecord(arrays), _VALUES: ConfigRecord(values)})
+    return wrapped(arrays, values)
 
 
 def from_content(content: RecordDict, name: str, kind: type[Record]) -> Record:
@@ -94,15 +91,13 @@ def from_content(content: RecordDict, name: str, kind: type[Record]) -> Record:
     Raises:
         Malformed: It is not there, or something in it is missing or of another type.
     """
-    arrays, values = content.get(_ARRAYS), content.get(_VALUES)
-    if not isinstance(arrays, ArrayRecord) or not isinstance(values, ConfigRecord):
-        raise Malformed("the message has no arrays or no values")
+    arrays, values = unwrapped(content)
     record: Record = _build(kind, f"{name}.", arrays, values)
     return record
 
 
-def check_order(order: Order, like: Tensor) -> None:
-    """Refuse an order that no server of ours gives.
+def check_order(order: Order, like: Tensor, *, only_sketches: bool) -> None:
+    """Refuse an order that no server of ours gives, or that asks for more than the device gives.
 
     Raises:
         Malformed: It says what is wrong.
@@ -115,6 +110,8 @@ def check_order(order: Order, like: Tensor) -> None:
     _shape("weights", order.weights, like)
     if not torch.isfinite(order.weights).all():
         raise Malformed("weights are not finite")
+    if order.probe and only_sketches and not order.sketch:
+        raise Malformed('it asks for a whole gradient: here training.probe_gradient is "sketch"')
 
 
 def check_introduction(met: Introduction, most_samples: int) -> None:
@@ -130,7 +127,9 @@ def check_introduction(met: Introduction, most_samples: int) -> None:
     _number("seconds", met.seconds)
 
 
-def checked_reply(reply: Reply, work: Work, like: Tensor, most_samples: int) -> Reply:
+def checked_reply(
+    reply: Reply, work: Work, like: Tensor, most_samples: int, *, sketched: bool = False
+) -> Reply:
     """A reply without those figures that cannot be used.
 
     Weights that are not finite stay: that is for the loop to see, as it may be the training
@@ -149,7 +148,7 @@ def checked_reply(reply: Reply, work: Work, like: Tensor, most_samples: int) -> 
         if type(value) is int:
             _whole(field.name, value, 0, _MOST_SAMPLES)
     if reply.gradient is not None:
-        _shape("gradient", reply.gradient, like)
+        _shape("gradient", reply.gradient, sketch(like) if sketched else like)
     if not (_sound(reply) and torch.isfinite(reply.weights).all()):
         return replace(reply, figures=None, gradient=None, gradient_variance=None)
     return reply
@@ -185,7 +184,7 @@ def _sound(reply: Reply) -> bool:
     )
 
 
-def _flatten(record: Any, path: str, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+def _flatten(record: Any, path: str, arrays: Arrays, values: dict[str, Any]) -> None:
     for field in fields(record):
         name, value = path + field.name, getattr(record, field.name)
         if field.name == _STAYS or value is None:
@@ -193,12 +192,12 @@ def _flatten(record: Any, path: str, arrays: dict[str, Array], values: dict[str,
         if is_dataclass(value):
             _flatten(value, f"{name}.", arrays, values)
         elif isinstance(value, Tensor):
-            arrays[name] = Array(value.detach().numpy())
+            arrays[name] = value.detach().numpy()
         else:
             values[name] = value
 
 
-def _build(kind: Any, path: str, arrays: ArrayRecord, values: ConfigRecord) -> Any:
+def _build(kind: Any, path: str, arrays: Arrays, values: dict[str, Any]) -> Any:
     found: dict[str, Any] = {}
     for name, hint in typing.get_type_hints(kind).items():
         if name == _STAYS:
@@ -215,22 +214,18 @@ def _build(kind: Any, path: str, arrays: ArrayRecord, values: ConfigRecord) -> A
         if is_dataclass(wanted):
             found[name] = _build(wanted, f"{path}{name}.", arrays, values)
         elif wanted is Tensor:
-            found[name] = _tensor(path + name, arrays)
+            found[name] = _tensor(path + name, arrays.get(path + name))
         else:
-            found[name] = _value(path + name, values[path + name], wanted)
+            found[name] = _value(path + name, values.get(path + name), wanted)
     try:
         return kind(**found)
     except (TypeError, ValueError) as error:
         raise Malformed(str(error)) from None
 
 
-def _tensor(name: str, arrays: ArrayRecord) -> Tensor:
-    try:
-        array = arrays[name].numpy()
-    except Exception as error:  # the bytes are whatever was sent
-        raise Malformed(f"{name} cannot be read: {error}") from None
-    if array.dtype != np.float32:
-        raise Malformed(f"{name} is of type {array.dtype}, not float32")
+def _tensor(name: str, array: NDArray[Any] | None) -> Tensor:
+    if array is None or array.dtype != np.float32:
+        raise Malformed(f"{name} is no array of float32")
     return torch.from_numpy(array.copy())
 
 

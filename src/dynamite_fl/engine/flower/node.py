@@ -56,6 +56,7 @@ App = Callable[[Message, Context], Message]  # as a ClientApp is one
 _log = logging.getLogger(__name__)
 _HEARTBEAT = 10.0  # seconds; a node that was silent for twice as long is taken for gone
 _SHORTEST_POLL, _LONGEST_POLL = 0.02, 0.25  # seconds between looks for a message
+_POLL = 0.05  # of the time that was waited for it, so that it is found that much later at most
 _SHORTEST_BREAK, _LONGEST_BREAK = 0.5, 10.0  # seconds before the next try to connect
 _SECONDS_WITHOUT_SERVER = 15.0  # that a connection is kept for
 _SECONDS_TO_RETRY = 0.2
@@ -171,17 +172,17 @@ class _Connection:
 
     def take_part(self, app: App) -> None:
         """Answer messages until it is over or time to leave."""
-        pause = _SHORTEST_POLL
+        idle = time.monotonic()
         while not self.over.is_set() and not self._leave.is_set():
             message = self._receive()
             if message is None:
-                self._leave.wait(pause)
-                pause = min(1.3 * pause, _LONGEST_POLL)
+                pause = _POLL * (time.monotonic() - idle)
+                self._leave.wait(min(max(pause, _SHORTEST_POLL), _LONGEST_POLL))
                 continue
-            pause = _SHORTEST_POLL
             began = time.monotonic()
             reply = self._reply(app, message)
             self._send(reply, time.monotonic() - began)
+            idle = time.monotonic()
 
     def say_goodbye(self) -> None:
         """Let the server know at once that this node has left."""

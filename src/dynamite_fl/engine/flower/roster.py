@@ -18,10 +18,10 @@ from flwr.app import RecordDict
 from dynamite_fl.engine.flower.message import (
     INTRODUCE,
     Introduction,
-    Malformed,
     check_introduction,
     from_content,
 )
+from dynamite_fl.engine.flower.parcel import Malformed
 from dynamite_fl.engine.flower.post import Arrival, Letter, Post
 from dynamite_fl.files import write_atomically
 
