@@ -25,10 +25,10 @@ from dynamite_fl.control import course, feedback
 from dynamite_fl.control.course import Course
 from dynamite_fl.control.feedback import Feedback, FeedbackState
 from dynamite_fl.control.rounds import largest_batch, repeated
+from dynamite_fl.engine.run import run
 from dynamite_fl.records import Fleet, FloatArray, Limits, Plan
 from dynamite_fl.reports import PathReport
 from dynamite_fl.run_config import load_training_job, make_training
-from dynamite_fl.simulation import history_of
 
 CASES = [
     Case("softmax"),
@@ -81,7 +81,8 @@ def accuracy(case: Case, variant: str, seed: int, data_dir: Path) -> float:
         file = Path(folder) / "job.toml"
         file.write_text(case.job)
         training = make_training(load_training_job(file, [f"training.seed={seed}"]), data_dir)
-        return 100 * history_of(training, None, None).final_accuracy
+        lines = [line for _, line in run(training, None) if line is not None]
+        return 100 * float([line["accuracy"] for line in lines if line["accuracy"] is not None][-1])
 
 
 def main() -> None:

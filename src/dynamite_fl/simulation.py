@@ -125,7 +125,7 @@ def history_of(
     """Train to the end; the rounds as they were, those before a resume included."""
     training = Training(engine, controller, limits, schedule, engine.enroll())
     lines: list[Line] = []
-    with _one_thread():
+    with one_thread():
         for _, line in run(
             training, folder, seconds_between_checkpoints=seconds_between_checkpoints
         ):
@@ -150,7 +150,7 @@ def _devices(given: Devices | Fleet | str, seed: int) -> Devices:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Torch on one thread: two on busy cores can be many times slower."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
