@@ -19,6 +19,7 @@ from unittest.mock import PropertyMock, patch
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from cases import Case
 from dynamite_fl.control import course, feedback
@@ -50,6 +51,15 @@ def without_price(variance: FloatArray, *_: object) -> FloatArray:
     return np.full_like(variance, 1e-12)
 
 
+def line(seen: Course, local_steps: ArrayLike) -> FloatArray:
+    """What steps gain falls evenly, below nothing in the end, whatever tails showed."""
+    share = np.asarray(local_steps, dtype=np.float64) / seen.local_steps
+    q = seen.persistence if seen.local_steps > 1 else 1.0
+    fall = (1 - q) / (0.75 - q * 0.25)
+    start = (max(seen.slope, 0.0) + seen.error) / (1 - fall * 0.25)
+    return np.asarray(start * seen.local_steps * (share - fall * share**2 / 2))
+
+
 best = Feedback._best
 
 
@@ -64,6 +74,7 @@ def one_size(self: Feedback, fleet: Fleet, limits: Limits, rounds: int, seen: Co
 VARIANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "all of it": nullcontext,
     "tails not looked at": lambda: patch.object(Course, "persistence", 1.0),
+    "gain falls by a line": lambda: patch.object(feedback, "progress", line),
     "last round compared too": lambda: patch.object(feedback, "follow", with_the_last),
     "no standard error": lambda: patch.object(Course, "error", PropertyMock(return_value=0.0)),
     "one step at least": lambda: patch.object(feedback, "_FEWEST_STEPS", 1),

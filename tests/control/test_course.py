@@ -52,10 +52,18 @@ def test_the_progress_of_gradient_descent_is_foreseen(steps: int) -> None:
 
 def test_steps_that_go_on_gaining_should_be_more_and_steps_that_lose_fewer() -> None:
     steps = np.arange(1, 33)
-    for tail, best in ((1.0, 32), (1 / 3, 16), (-1.0, 8)):
+    for tail, best in ((1.0, 32), (0.25, 20), (-1.0, 8)):
         both = np.ones(1)
         course = Course(both, both, local_steps=16.0, slope=1.0, tail_slope=tail, weight=9.0)
         assert steps[np.argmax(progress(course, steps))] == best
+
+
+@pytest.mark.parametrize("tail", [0.9, 0.25, 0.01, 0.0, -0.5])
+def test_in_the_middles_of_head_and_tail_the_next_step_gains_what_was_seen(tail: float) -> None:
+    both = np.ones(1)
+    course = Course(both, both, local_steps=16.0, slope=2.0, tail_slope=2 * tail, weight=9.0)
+    before, after = progress(course, [4 - 1e-4, 12 - 1e-4]), progress(course, [4 + 1e-4, 12 + 1e-4])
+    np.testing.assert_allclose((after - before) / 2e-4, [2.0, 2 * tail], rtol=1e-3, atol=1e-3)
 
 
 def test_noise_is_not_gain() -> None:

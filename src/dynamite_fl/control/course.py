@@ -8,7 +8,9 @@ run past each other. Rounds draw their batches independently, so noise does not 
 gain. The noise that one round leaves in the model, the next one works off first of all, against
 where the last one led; so heads are compared with rounds before the last only.
 
-What the t-th of tau steps gains is taken as a line through both.
+What the t-th of tau steps gains is taken as a curve through both: clients soon learn what they
+alone have, and then less and less, so it falls fast at first; (1 - at)^2 does, until it is nothing.
+Where the second half lost, it is a line, which goes below nothing.
 """
 
 import math
@@ -118,9 +120,22 @@ def progress(course: Course, local_steps: ArrayLike) -> FloatArray:
         >>> course = Course(both, both, local_steps=8.0, slope=1.0, tail_slope=-1.0, weight=9.0)
         >>> progress(course, [2, 4, 8])
         array([3., 4., 0.])
+
+        If it still gains a quarter, the gain is nothing after ten steps, and stays so.
+
+        >>> course = replace(course, tail_slope=0.25)
+        >>> progress(course, [4, 10, 16]).round(2)
+        array([4.08, 5.21, 5.21])
     """
     share = np.asarray(local_steps, dtype=np.float64) / course.local_steps
     q = course.persistence if course.local_steps > 1 else 1.0  # a single step has no tail
-    fall = (1 - q) / (_TAIL - q * _HEAD)
-    start = (max(course.slope, 0.0) + course.error) / (1 - fall * _HEAD)
-    return np.asarray(start * course.local_steps * (share - fall * share**2 / 2))
+    power = 2 if q > 0 else 1
+    root = q ** (1 / power) if q > 0 else q
+    fall = (1 - root) / (_TAIL - root * _HEAD)
+    start = (max(course.slope, 0.0) + course.error) / (1 - fall * _HEAD) ** power
+    if q > 0:
+        share = np.minimum(share, 1 / max(fall, np.finfo(float).tiny))
+        gained = share - fall * share**2 + fall**2 * share**3 / 3
+    else:
+        gained = share - fall * share**2 / 2
+    return np.asarray(start * course.local_steps * gained)
