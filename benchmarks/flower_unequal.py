@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from dynamite_fl.client.client import ClientState, Order
 from dynamite_fl.control.system import System
 from dynamite_fl.engine.flower.engine import FlowerEngine, Patience
 from dynamite_fl.engine.flower.keys import make_keys, server_secrets
@@ -148,7 +147,7 @@ def trained(job: TrainingJob, folder: Path, data_dir: Path) -> tuple[Progress, R
 
 
 def time_steps(job: TrainingJob, data_dir: Path, over: Event, found: Any) -> None:
-    """Until it is over, time gradients on batches of all sizes, a tenth of the time, as nodes do."""
+    """Until it is over, time gradients on batches of all sizes, for a tenth of the time."""
     torch.set_num_threads(1)
     client, seconds = job_client(job, data_dir, 0), dict[int, list[float]]()
     weights = client.model.first_weights
