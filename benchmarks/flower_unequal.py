@@ -26,12 +26,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from dynamite_fl.client.client import ClientState, Order
 from dynamite_fl.control.system import System
 from dynamite_fl.engine.flower.engine import FlowerEngine, Patience
 from dynamite_fl.engine.flower.keys import make_keys, server_secrets
 from dynamite_fl.engine.flower.link import Link
-from dynamite_fl.engine.loop import Progress, Round, begin, rounds
+from dynamite_fl.engine.loop import Progress, begin, rounds
 from dynamite_fl.engine.simulated import SimulatedEngine
 from dynamite_fl.flower_command import job_client
 from dynamite_fl.run_config import TrainingJob, load_training_job, make_training
@@ -119,8 +118,8 @@ def connect(place: int, process: int) -> None:
     command(*inside, "tc", "qdisc", "add", "dev", far, *limit)
 
 
-def trained(job: TrainingJob, folder: Path, data_dir: Path) -> tuple[Progress, Round, float]:
-    """How a training ended, its last round, and the last model's accuracy."""
+def trained(job: TrainingJob, folder: Path, data_dir: Path) -> tuple[Progress, int, float]:
+    """How a training ended, the most bytes that a round sent, and the last model's accuracy."""
     made = make_training(job, data_dir)
     assert isinstance(made.engine, SimulatedEngine)  # noqa: S101
     with (
@@ -139,27 +138,28 @@ def trained(job: TrainingJob, folder: Path, data_dir: Path) -> tuple[Progress, R
         )
         training = replace(made, engine=engine, fleet=engine.enroll())
         progress = begin(training)
-        played: list[Round] = []
-        for latest, each in rounds(training, progress):
+        most = 0
+        for latest, played in rounds(training, progress):
             progress = latest
-            played += [] if each is None else [each]
+            most = max(most, 0 if played is None else played.outcome.sent_bytes)
         accuracy = engine.evaluate(progress.weights, progress.ledger.rounds).accuracy
-    return progress, played[-1], accuracy
+    return progress, most, accuracy
 
 
 def time_steps(job: TrainingJob, data_dir: Path, over: Event, found: Any) -> None:
-    """Until it is over, time steps on batches of all sizes, a moment's work every half second."""
+    """Until it is over, time gradients on batches of all sizes, for a tenth of the time."""
     torch.set_num_threads(1)
     client, seconds = job_client(job, data_dir, 0), dict[int, list[float]]()
-    for index in itertools.count(1):
-        size = SIZES[index % len(SIZES)]
-        order = Order(0, index, client.model.first_weights, 5, size, 0.01, False, False)
+    weights = client.model.first_weights
+    for size in itertools.cycle(SIZES):
+        rows = torch.randint(len(client.targets), (size,))
         began = time.perf_counter()
-        client.play(order, ClientState())
-        seconds.setdefault(size, []).append((time.perf_counter() - began) / 5)
-        if over.wait(0.5):
+        client.model.gradient(weights, client.inputs[rows], client.targets[rows])
+        took = time.perf_counter() - began
+        seconds.setdefault(size, []).append(took)
+        if over.wait(9 * took):
             break
-    found.put({size: float(np.mean(each)) for size, each in seconds.items()})
+    found.put({size: float(np.mean(each[1:])) for size, each in seconds.items()})
 
 
 @contextmanager
@@ -177,9 +177,9 @@ def timed_steps(job: TrainingJob, data_dir: Path) -> Iterator[dict[int, float]]:
         timing.join()
 
 
-def show_estimates(system: System, last: Round, steps: dict[int, float]) -> None:
+def show_estimates(system: System, sent_bytes: int, steps: dict[int, float]) -> None:
     """Estimates beside what was set: bytes at a bandwidth, and a share of the time."""
-    sent = last.outcome.sent_bytes / len(SHARES)
+    sent = sent_bytes / len(SHARES)
     for place, (share, rate) in enumerate(zip(SHARES, MEGABITS, strict=True)):
         batch = float(system.steps.size[place])  # the mean of those that were seen
         step = float(np.interp(batch, sorted(steps), [steps[size] for size in sorted(steps)]))
@@ -210,7 +210,7 @@ def main() -> None:
             job = load_training_job(folder / "job.toml")
             make_keys(folder / "keys", hosts, [f"n{place}" for place in range(len(SHARES))])
             with timed_steps(job, arguments.data_dir) as steps:
-                progress, last, accuracy = trained(job, folder, arguments.data_dir)
+                progress, most, accuracy = trained(job, folder, arguments.data_dir)
             ledger = progress.ledger
             print(
                 f"{controller}: {accuracy:.1%} after {ledger.rounds} rounds, {ledger.seconds:.1f} "
@@ -219,7 +219,7 @@ def main() -> None:
                 flush=True,
             )
             control = progress.control
-            show_estimates(getattr(control, "system", control), last, steps)
+            show_estimates(getattr(control, "system", control), most, steps)
 
 
 if __name__ == "__main__":

@@ -144,9 +144,6 @@ def cluster(
             job_file=job,
             overrides=tuple(overrides or []),
             data_dir=data_dir,
-            host="127.0.0.1",
-            port=0,
-            keys=None,
             min_nodes=min_nodes,
             wait=wait,
         )

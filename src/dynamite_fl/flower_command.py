@@ -49,11 +49,11 @@ class Serving:
     job_file: Path | None
     overrides: tuple[str, ...]
     data_dir: Path | None
-    host: str
-    port: int
-    keys: Path | None
     min_nodes: int
     wait: float
+    host: str = "127.0.0.1"
+    port: int = 0
+    keys: Path | None = None
 
 
 @dataclass(frozen=True)
