@@ -13,7 +13,7 @@ from tests.test_cli import dynamite
 
 JOB = """
 [task]
-model = "perceptron"
+model = "cnn"
 dataset = "digits"
 
 [partition]
