@@ -60,10 +60,11 @@ def assess(plays: Plays) -> Assessment:
     """Read what is finished, and judge by it; nothing is played."""
     experiment, gathered = plays.experiment, gather(plays)
     panels = experiment.panels_at(plays.scale)
+    absent = [panel for panel in experiment.panels_at("paper") if panel not in panels]
     judged = [
         each
         for claim in experiment.claims
-        for each in judge(claim, gathered.found, plays.scale, panels)
+        for each in judge(claim, gathered.found, plays.scale, panels, absent)
     ]
     return Assessment(plays, gathered, judged, parts_of(experiment, plays.scale, gathered.found))
 

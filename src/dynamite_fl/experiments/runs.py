@@ -48,15 +48,15 @@ class Plays:
         return self.runs / self.scale / self.experiment.pool
 
     def parts(self) -> list[Part]:
-        """Its runs, all of one seed together.
+        """Its runs, panel by panel.
 
         Raises:
             JobError: A folder holds a run of another job.
         """
         found = [
             Part(panel, self._run(panel, contender, seed))
-            for seed in range(self.seeds)
             for panel in self.experiment.panels_at(self.scale)
+            for seed in range(self.seeds)
             for contender in self.experiment.contenders
         ]
         refuse_other_jobs([part.run for part in found], "--runs")
