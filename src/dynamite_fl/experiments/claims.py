@@ -204,7 +204,144 @@ class Level(Claim):
             words = _plain(level, self.measure)
             yield Piece(where, words, self._judge(values, level), level.mean)
 
-    def _judge(
+    def _judge(self, values: list[float], level: Difference) -> bool | None:
+        if self.equals is not None:
+            return all(abs(value - self.equals) <= 0.005 for value in values)
+        if self.above is not None:
+            return level.exceeds(self.above)
+        return replace(level, mean=-level.mean).exceeds(-(self.below or 0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greater(Claim):
+    """A contender's measure, or its lead over another, is greater in one panel than in others.
+
+    Attributes:
+        of: Whose measure.
+        less: From which that of this one is taken; none without it.
+        panel: Where it is greater.
+        than: Where it is less.
+    """
+
+    of: str
+    panel: str
+    than: Sequence[str]
+    less: str = ""
+
+    def pieces(self, found: Found, panels: Sequence[str]) -> Iterator[Piece]:
+        """One for each of the other panels."""
+        here = self._values(found, self.panel)
+        whose = f"{self.of} less {self.less}" if self.less else self.of
+        for other in self.than:
+            there = self._values(found, other)
+            gaps = [here[seed] - there[seed] for seed in here if seed in there]
+            runs = self.panel in panels and other in panels and gaps
+            yield _piece(
+                f"{whose}: {self.panel} over {other}",
+                difference_of(gaps) if runs else None,
+                self.measure,
+                lambda gap: gap.exceeds(),
+            )
+
+    def _values(self, found: Found, panel: str) -> dict[int, float]:
+        ours = found.values(panel, self.of, self.measure)
+        if not self.less:
+            return ours
+        theirs = found.values(panel, self.less, self.measure)
+        return {seed: ours[seed] - theirs[seed] for seed in ours if seed in theirs}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TheoremTwo(Claim):
+    """Theorem 2's local steps, on every seed: never rising with rounds, or near a number.
+
+    Attributes:
+        rounds: For how many; the local steps must be near ``local_steps`` there. Without it,
+            they must never rise with the rounds, and be fewer at the end.
+        local_steps: Which.
+        factor: How many times more or fewer they may be.
+    """
+
+    measure: str = ""
+    rounds: int | None = None
+    local_steps: int | None = None
+    factor: float = 1.5
+
+    def __post_init__(self) -> None:
+        if (self.rounds is None) != (self.local_steps is None):
+            raise ValueError("TheoremTwo.rounds and local_steps: give both or none")
+
+    def pieces(self, found: Found, panels: Sequence[str]) -> Iterator[Piece]:
+        """One for each panel."""
+        for panel in panels:
+            by_seed = found.plans.get(panel, {})
+            if self.rounds is None:
+                paths = [[plan[k][0] for k in sorted(plan)] for plan in by_seed.values()]
+                words = "; ".join(", ".join(map(str, path)) for path in paths)
+                falls = [
+                    path == sorted(path, reverse=True) and path[-1] < path[0] for path in paths
+                ]
+                yield _every(panel, f"local steps {words}", falls)
+            else:
+                steps = [plan[self.rounds][0] for plan in by_seed.values() if self.rounds in plan]
+                words = f"{self.rounds} rounds: local steps {', '.join(map(str, steps))}"
+                yield _every(panel, words, [self._near(each) for each in steps])
+
+    def _near(self, steps: int) -> bool:
+        wanted = float(self.local_steps or 0)
+        return wanted / self.factor <= steps <= wanted * self.factor
+
+
+def _falls(path: list[int]) -> bool:
+    return path == sorted(path, reverse=True) and path[-1] < path[0]
+
+
+FORMS: dict[str, type[Claim]] = {
+    "ahead": Ahead,
+    "alike": Alike,
+    "level": Level,
+    "greater": Greater,
+    "theorem": TheoremTwo,
+}
+
+
+def claim_of(key: str, table: Any) -> Claim:
+    """The claim that a table spells out.
+
+    Raises:
+        JobError: It cannot be used.
+    """
+    if not isinstance(table, dict):
+        raise JobError(f"{key} must be a table")
+    form = table.get("form")
+    if form not in FORMS:
+        raise JobError(f"{key}.form is {form!r}: {suggestion(str(form), FORMS)}")
+    return table_record(FORMS[form], key, {k: v for k, v in table.items() if k != "form"})
+
+
+def judge(
+    claim: Claim, found: Found, scale: str, panels: Sequence[str], absent: Sequence[str] = ()
+) -> list[Judged]:
+    """The claim as the paper makes it, and the same of whom it names with ``also``.
+
+    Args:
+        claim: What is said.
+        found: What was measured.
+        scale: At which the runs are.
+        panels: Those of this scale.
+        absent: Those that the paper has and this scale has not.
+    """
+    judged = [_judge(claim, claim.says, found, scale, panels, absent)]
+    if judged[0].verdict == "does not hold":
+        judged[0] = replace(judged[0], because=claim.because.get(scale, ""))
+    if claim.also and scale in (claim.scales or (scale,)):
+        ours = replace(claim, of=claim.also)  # type: ignore[call-arg]  # forms with also have it
+        says = f"the same of {claim.also}"
+        judged.append(_judge(ours, says, found, scale, panels, absent))
+    return judged
+
+
+def _judge(
     claim: Claim,
     says: str,
     found: Found,
