@@ -1,4 +1,4 @@
-"""Where flwr is not installed, what needs it is left out: it is an extra."""
+"""Where an extra is not installed, what needs it is left out."""
 
 from importlib.util import find_spec
 
@@ -8,4 +8,14 @@ FLOWER = [
     "src/dynamite_fl/flower_command.py",
     "tests/engine/flower/*",
 ]
-collect_ignore_glob = [] if find_spec("flwr") else FLOWER
+FIGURES = [
+    "src/dynamite_fl/report/figure.py",
+    "tests/experiments/test_command.py",
+    "tests/experiments/test_results.py",
+    "tests/experiments/test_smoke.py",
+    "tests/report/test_figure.py",
+]
+collect_ignore_glob = [
+    *([] if find_spec("flwr") else FLOWER),
+    *([] if find_spec("matplotlib") else FIGURES),
+]

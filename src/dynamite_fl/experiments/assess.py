@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from dynamite_fl.compare import Spread, json_ready, spread_of
@@ -14,7 +15,7 @@ from dynamite_fl.experiments.measures import MEASURES
 from dynamite_fl.experiments.parts import parts_of, titles_of
 from dynamite_fl.experiments.runs import Gathered, Plays, gather
 from dynamite_fl.files import write_atomically
-from dynamite_fl.report.figure import Part, draw
+from dynamite_fl.report.drawn import Part
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,19 @@ def assess(plays: Plays) -> Assessment:
 
 def figure(assessment: Assessment) -> str:
     """The figure as SVG."""
+    from dynamite_fl.report.figure import draw  # an extra, which reading verdicts can do without
+
     return draw(assessment.rows, titles_of(assessment.experiment))
+
+
+def require_drawing() -> None:
+    """Say now, rather than after hours of runs, that nothing can be drawn.
+
+    Raises:
+        ValueError: The extra is not installed.
+    """
+    if find_spec("matplotlib") is None:
+        raise ValueError("a figure needs matplotlib: pip install 'dynamite-fl[report]'")
 
 
 def write(assessment: Assessment) -> None:

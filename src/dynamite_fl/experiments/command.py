@@ -11,7 +11,7 @@ from rich.text import Text
 from dynamite_fl.compare_runs import play_all
 from dynamite_fl.compare_view import CompareView, show_failures
 from dynamite_fl.experiments import NAMES, origin
-from dynamite_fl.experiments.assess import Assessment, assess, to_json, write
+from dynamite_fl.experiments.assess import Assessment, assess, require_drawing, to_json, write
 from dynamite_fl.experiments.experiment import SCALES, load_experiment
 from dynamite_fl.experiments.markdown import in_words, measured_in_words
 from dynamite_fl.experiments.measures import MEASURES
@@ -55,6 +55,7 @@ def list_experiments(as_json: bool) -> None:
 
 def run_experiment(plays: Plays, data_dir: Path | None, jobs: int, as_json: bool) -> None:
     """Play what is not finished, then write and show; ends the program with 1 if a run failed."""
+    require_drawing()
     torch.set_num_threads(1)
     console = Console(stderr=as_json, highlight=False)
     parts = plays.parts()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dynamite_fl.experiments.experiment import Experiment, Picture
 from dynamite_fl.experiments.found import Found
 from dynamite_fl.experiments.measures import COLUMNS, MEASURES
-from dynamite_fl.report.figure import Part, Series
+from dynamite_fl.report.drawn import Part, Series
 from dynamite_fl.report.history import History
 
 _THEOREM = {"local_steps": 0, "batch_mean": 1}  # places in Theorem 2's answers
@@ -14,7 +14,10 @@ PROPOSED = "theorem-2"
 
 
 def parts_of(experiment: Experiment, scale: str, found: Found) -> list[list[Part]]:
-    """The parts, a row for each picture; panels and contenders without runs are left out."""
+    """The parts, a row for each picture; panels and contenders without runs are left out.
+
+    Pictures of one panel each share a row.
+    """
     panels = experiment.panels_at(scale)
     rows = [
         [
@@ -24,7 +27,10 @@ def parts_of(experiment: Experiment, scale: str, found: Found) -> list[list[Part
         ]
         for picture in experiment.pictures
     ]
-    return [row for row in rows if row]
+    rows = [row for row in rows if row]
+    if rows and all(len(row) == 1 for row in rows):
+        return [[row[0] for row in rows]]
+    return rows
 
 
 def titles_of(experiment: Experiment) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dynamite_fl.experiments import NAMES
-from dynamite_fl.experiments.assess import Assessment, assess, figure
+from dynamite_fl.experiments.assess import Assessment, assess, figure, require_drawing
 from dynamite_fl.experiments.experiment import load_experiment
 from dynamite_fl.experiments.markdown import section
 from dynamite_fl.experiments.runs import Plays
@@ -35,6 +35,7 @@ from run folders, not by hand.
 
 def write_results(runs: Path, scale: str, out: Path) -> tuple[list[str], list[str]]:
     """Write the page and its pictures; the names of what was run, and of what was not."""
+    require_drawing()
     done, missing = [], []
     for name in NAMES:
         found = _assessed(name, scale, runs)

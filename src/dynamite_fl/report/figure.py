@@ -1,17 +1,18 @@
 """Curves and bars as a static SVG, the same to the byte for the same numbers.
 
-The only place, with its neighbours, that draws: matplotlib is the extra ``report``.
+matplotlib comes with the extra ``report``.
 """
 
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from dynamite_fl.report.drawn import Part
 
 _WIDTH, _HEIGHT = 3.3, 2.5  # of one part, in inches
 _COLUMNS = 4
@@ -31,49 +32,6 @@ _STYLE = {
     "grid.linewidth": 0.5,
     "lines.linewidth": 1.4,
 }
-
-
-@dataclass(frozen=True)
-class Series:
-    """One contender in one part: points of a curve, or a single bar.
-
-    Attributes:
-        name: Whose.
-        x: Where; empty for a bar.
-        mean: Over seeds.
-        spread: One standard deviation over seeds; 0 where there is none.
-    """
-
-    name: str
-    x: Sequence[float]
-    mean: Sequence[float]
-    spread: Sequence[float]
-
-
-@dataclass(frozen=True)
-class Part:
-    """One pair of axes.
-
-    Attributes:
-        title: Above it.
-        x_label: Below it; of a bar chart, what the bars are.
-        y_label: Beside it.
-        series: What it shows; bars if the first has no ``x``.
-        percent: Whether numbers are shares, shown as per cent.
-        mark: Where a vertical line is, if anywhere.
-    """
-
-    title: str
-    x_label: str
-    y_label: str
-    series: Sequence[Series]
-    percent: bool = False
-    mark: float | None = None
-
-    @property
-    def has_bars(self) -> bool:
-        """Whether it is a bar chart."""
-        return bool(self.series) and not self.series[0].x
 
 
 def draw(rows: Sequence[Sequence[Part]], names: Mapping[str, str]) -> str:
