@@ -91,7 +91,7 @@ def _register(name: str) -> None:
         as_json: Json = False,
     ) -> None:
         from dynamite_fl.experiments.command import run_experiment
-        from dynamite_fl.experiments.experiment import load_experiment
+        from dynamite_fl.experiments.read import load_experiment
         from dynamite_fl.experiments.runs import Plays
 
         with errors(as_json):

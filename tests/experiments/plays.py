@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dynamite_fl.engine.run import RunFolder
 from dynamite_fl.experiments import origin
-from dynamite_fl.experiments.experiment import load_experiment
+from dynamite_fl.experiments.read import load_experiment
 from dynamite_fl.experiments.runs import Plays
 from dynamite_fl.files import write_atomically
 from dynamite_fl.run_config import make_training, to_toml

@@ -2,7 +2,8 @@
 
 import pytest
 
-from dynamite_fl.experiments.claims import Claim, Judged, Piece, claim_of, judge
+from dynamite_fl.experiments.claim import Claim, Piece
+from dynamite_fl.experiments.claims import Judged, claim_of, judge
 from dynamite_fl.experiments.found import Found, difference_of
 from dynamite_fl.tables import JobError
 from tests.experiments.histories import found, history
@@ -33,11 +34,11 @@ def test_a_difference_and_its_standard_error() -> None:
 def test_ahead_counts_only_beyond_the_error_on_the_same_seeds() -> None:
     """Over b by 0.02 and 0.04: 0.03 ± 0.01. Over c by 0.10 and -0.02: 0.04 ± 0.06."""
     numbers = found({"a": {"we": [0.50, 0.60], "b": [0.48, 0.56], "c": [0.40, 0.62]}})
-    assert judged(claim("ahead", of="we", over=["b"]), numbers) == Judged(
-        "so it is",
-        "holds",
-        [Piece("a: we over b", "+3.0 ± 1.0 points", True, pytest.approx(0.03))],
-    )
+    one = judged(claim("ahead", of="we", over=["b"]), numbers)
+    assert (one.says, one.verdict) == ("so it is", "holds")
+    (piece,) = one.pieces
+    assert (piece.where, piece.measured, piece.holds) == ("a: we over b", "+3.0 ± 1.0 points", True)
+    assert piece.value == pytest.approx(0.03)
     both = judged(claim("ahead", of="we", over=["b", "c"]), numbers)
     assert both.verdict == "does not hold"
     assert [piece.holds for piece in both.pieces] == [True, False]

@@ -10,7 +10,8 @@ from dynamite_fl.config import table_record
 from dynamite_fl.control.controllers import make_controller
 from dynamite_fl.engine.fleets import FLEETS
 from dynamite_fl.experiments import NAMES
-from dynamite_fl.experiments.experiment import SCALES, load_experiment, merged, read_experiment
+from dynamite_fl.experiments.experiment import SCALES, merged
+from dynamite_fl.experiments.read import load_experiment, read_experiment
 from dynamite_fl.records import Limits
 from dynamite_fl.run_config import Settings
 from dynamite_fl.stream_config import make_streams

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from dynamite_fl.cli import app
 from dynamite_fl.experiments import NAMES
-from dynamite_fl.experiments.experiment import load_experiment
+from dynamite_fl.experiments.read import load_experiment
 
 VERDICTS = {"holds", "does not hold", "not at this scale"}
 

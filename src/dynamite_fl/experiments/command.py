@@ -12,9 +12,10 @@ from dynamite_fl.compare_runs import play_all
 from dynamite_fl.compare_view import CompareView, show_failures
 from dynamite_fl.experiments import NAMES, origin
 from dynamite_fl.experiments.assess import Assessment, assess, require_drawing, to_json, write
-from dynamite_fl.experiments.experiment import SCALES, load_experiment
+from dynamite_fl.experiments.experiment import SCALES
 from dynamite_fl.experiments.markdown import in_words, measured_in_words
 from dynamite_fl.experiments.measures import MEASURES
+from dynamite_fl.experiments.read import load_experiment
 from dynamite_fl.experiments.runs import Plays
 from dynamite_fl.run_command import INTERRUPTED
 from dynamite_fl.run_config import make_training

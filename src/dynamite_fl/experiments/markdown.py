@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from dynamite_fl.compare import Spread
 from dynamite_fl.experiments.assess import Assessment
-from dynamite_fl.experiments.claims import Judged, Piece
+from dynamite_fl.experiments.claim import Piece
+from dynamite_fl.experiments.claims import Judged
 from dynamite_fl.experiments.measures import MEASURES
 from dynamite_fl.experiments.origin import Origin
 

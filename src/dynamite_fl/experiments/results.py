@@ -4,8 +4,8 @@ from pathlib import Path
 
 from dynamite_fl.experiments import NAMES
 from dynamite_fl.experiments.assess import Assessment, assess, figure, require_drawing
-from dynamite_fl.experiments.experiment import load_experiment
 from dynamite_fl.experiments.markdown import section
+from dynamite_fl.experiments.read import load_experiment
 from dynamite_fl.experiments.runs import Plays
 from dynamite_fl.files import write_atomically
 

@@ -83,7 +83,8 @@ def _draw_part(axes: Axes, part: Part, order: list[str], names: Mapping[str, str
         axes.axvline(part.mark, color="#999999", linewidth=0.8, linestyle=":")
     axes.set_xlabel(part.x_label)
     axes.set_ylabel(part.y_label)
-    axes.xaxis.set_major_locator(MaxNLocator(6))
+    whole = all(float(x).is_integer() for series in part.series for x in series.x)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=whole))
     if part.percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
 
