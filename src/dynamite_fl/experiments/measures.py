@@ -168,8 +168,10 @@ MEASURES = {
     "seconds": Measure("seconds", ",.1f", _at_end("seconds")),
     "cost": Measure("cost", ",.1f", _at_end("cost")),
     "stream_loss": Measure("loss on all that arrived", ".3f", _at_end("stream_loss")),
-    "seconds_to_target": Measure("seconds to FedAvg's accuracy", ",.1f", _to_target("seconds")),
-    "cost_to_target": Measure("cost to FedAvg's accuracy", ",.1f", _to_target("cost")),
+    "seconds_to_target": Measure(
+        "seconds to FedAvg's accuracy, or all", ",.1f", _to_target("seconds")
+    ),
+    "cost_to_target": Measure("cost to FedAvg's accuracy, or all", ",.1f", _to_target("cost")),
     "loss_after_burst": Measure(f"loss in {AFTER} rounds from the burst", ".3f", _after_burst),
     "roughness": Measure("change of the loss a round", ".4f", _roughness),
     "steps_change": Measure("local steps, last third less first", "+.1f", _change("local_steps")),

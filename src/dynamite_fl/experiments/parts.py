@@ -80,16 +80,20 @@ def _bars(
 
 
 def _curve(name: str, picture: Picture, histories: Sequence[History]) -> Series:
-    """Means over seeds at those rounds at which all seeds have a value."""
-    by_round = [
-        {line["round"]: line for line in history.lines if line.get(picture.y) is not None}
-        for history in histories
+    """Means over seeds at those rounds at which all seeds have a value, and at their ends."""
+    known = [
+        [line for line in history.lines if line.get(picture.y) is not None] for history in histories
     ]
-    rounds = sorted(set.intersection(*(set(each) for each in by_round)))
-    columns = [[each[k][picture.y] for each in by_round] for k in rounds]
+    by_round = [{line["round"]: line for line in lines} for lines in known]
+    common = sorted(set.intersection(*(set(each) for each in by_round)))
+    points = [[each[k] for each in by_round] for k in common]
+    ends = [lines[-1] for lines in known if lines]
+    if len(ends) == len(known) and {line["round"] for line in ends} != set(common[-1:]):
+        points.append(ends)
+    columns = [[line[picture.y] for line in lines] for lines in points]
     return Series(
         name,
-        [statistics.fmean(each[k][picture.x] for each in by_round) for k in rounds],
+        [statistics.fmean(line[picture.x] for line in lines) for lines in points],
         [statistics.fmean(column) for column in columns],
         [_deviation(column) for column in columns],
     )

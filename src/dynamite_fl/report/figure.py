@@ -4,7 +4,6 @@ matplotlib comes with the extra ``report``.
 """
 
 import io
-import math
 from collections.abc import Mapping, Sequence
 
 from matplotlib import rc_context
@@ -102,20 +101,19 @@ def _draw_bars(axes: Axes, part: Part, order: list[str], names: Mapping[str, str
     axes.axvline(0, color="#444444", linewidth=0.6)
     if part.percent:
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
-    known = [value for value in values if math.isfinite(value)]
-    for place, value in zip(places, values, strict=True):
+    for place, value, spread in zip(places, values, spreads, strict=True):
         text = f"{value:.1%}" if part.percent else f"{value:,.3g}"
         axes.annotate(
             text,
-            (max(value, 0.0), place),
+            (max(value + spread, 0.0), place),
             xytext=(3, 0),
             textcoords="offset points",
             va="center",
             fontsize=7,
-            bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.8},
         )
-    if known and max(known) > 0:
-        axes.set_xlim(right=max(known) * 1.25)
+    furthest = max(value + spread for value, spread in zip(values, spreads, strict=True))
+    if furthest > 0:  # room for the numbers
+        axes.set_xlim(right=furthest * 1.2)
 
 
 def _legend(figure: Figure, parts: Sequence[Part], names: Mapping[str, str]) -> None:
