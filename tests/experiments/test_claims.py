@@ -193,6 +193,7 @@ def test_panels_and_scales_that_were_not_run() -> None:
         ({"form": "level", "says": "x", "of": "a", "above": 1, "below": 2}, "give just one"),
         ({"form": "theorem", "says": "x", "rounds": 3}, "give both or none"),
         ("ahead", r"claims\[0\] must be a table"),
+        ({"form": "ahead", "says": "x", "of": "a", "over": "b"}, "over must be a list of names"),
     ],
 )
 def test_what_cannot_be_used_is_named(table: object, message: str) -> None:

@@ -16,6 +16,7 @@ from dynamite_fl.experiments.forms import Ahead, Alike, Greater, Level, TheoremT
 from dynamite_fl.experiments.found import Found
 from dynamite_fl.tables import JobError, suggestion
 
+_LISTS = ("over", "than", "panels", "scales")
 Verdict = Literal["holds", "does not hold", "not at this scale"]
 
 
@@ -56,6 +57,9 @@ def claim_of(key: str, table: Any) -> Claim:
     form = table.get("form")
     if form not in FORMS:
         raise JobError(f"{key}.form is {form!r}: {suggestion(str(form), FORMS)}")
+    for name in _LISTS:
+        if name in table and not isinstance(table[name], list):
+            raise JobError(f"{key}.{name} must be a list of names")
     return table_record(FORMS[form], key, {k: v for k, v in table.items() if k != "form"})
 
 

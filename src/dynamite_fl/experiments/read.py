@@ -104,6 +104,8 @@ def _checked(name: str, tables: dict[str, Any]) -> Experiment:
 def _named(record: type[Any], key: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     """Records by their names, and the tables of a job in them."""
     found = {}
+    if not isinstance(tables.get(key, {}), dict):
+        raise JobError(f"{key} must be tables: write [{key}.a-name]")
     for name, table in tables.get(key, {}).items():
         where = f"{key}.{name}"
         if not _NAME.fullmatch(name):
@@ -173,6 +175,8 @@ def _check_claims(experiment: Experiment) -> None:
             _known(f"claims[{i}].{key}", word, experiment.panels)
         for scale in claim.scales:
             _known(f"claims[{i}].scales", scale, SCALES)
+        for scale in claim.because:
+            _known(f"claims[{i}].because", scale, SCALES)
         if claim.measure and claim.measure not in MEASURES:
             raise JobError(
                 f"claims[{i}].measure has {claim.measure!r}: {suggestion(claim.measure, MEASURES)}"
