@@ -18,6 +18,17 @@ def test_ends() -> None:
     assert (measure("rounds", run), measure("seconds", run), measure("cost", run)) == (3, 6, 30)
 
 
+def test_forgotten_classes_were_known_once() -> None:
+    """Of four classes one is kept, one lost, one was never known, one is nearly lost."""
+    run = history([0.3, 0.2])
+    run.lines[0]["class_accuracy"] = {"a": 0.5, "b": 0.2, "c": 0.19, "d": 0.9}
+    run.lines[1]["class_accuracy"] = {"a": 0.6, "b": 0.01, "c": 0.0, "d": 0.02}
+    assert measure("forgotten", run) == 0.25
+    for line in run.lines:
+        del line["class_accuracy"]
+    assert measure("forgotten", run) is None
+
+
 def test_accuracy_at_a_round_is_that_of_the_last_evaluation_up_to_it() -> None:
     run = history([0.2, 0.4, 0.3])
     run.lines[1]["accuracy"] = None

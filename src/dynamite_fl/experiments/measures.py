@@ -11,6 +11,7 @@ from dynamite_fl.stream.presets import preset
 
 AROUND = 5  # rounds before a burst, and from it on, that are compared
 AFTER = 10  # rounds after a burst in which a training recovers
+_KNOWN, _LOST = 0.2, 0.01  # accuracies of a class
 _OPENING = 2  # rounds that Algorithm 2 plays before it can choose
 
 # What of a history can be drawn, and what an axis calls it.
@@ -82,6 +83,19 @@ def _accuracy(history: History, _: Setting, at_round: int | None) -> float | Non
 def _worst_class(history: History, *_: object) -> float | None:
     worst = history.worst_class
     return None if worst is None else worst[1]
+
+
+def _forgotten(history: History, *_: object) -> float | None:
+    """The share of classes that were known at some evaluation and are lost at the last."""
+    judged = [line["class_accuracy"] for line in history.lines if line.get("class_accuracy")]
+    if not judged:
+        return None
+    lost = [
+        name
+        for name, accuracy in judged[-1].items()
+        if accuracy <= _LOST and any(each.get(name, 0.0) >= _KNOWN for each in judged)
+    ]
+    return len(lost) / len(judged[-1])
 
 
 def _at_end(key: str) -> Callable[..., float | None]:
@@ -164,6 +178,7 @@ def _mean(lines: Sequence[Line], key: str, first: int, last: int) -> float | Non
 MEASURES = {
     "accuracy": Measure("test accuracy", ".1%", _accuracy),
     "worst_class": Measure("accuracy of the worst class", ".1%", _worst_class),
+    "forgotten": Measure("classes known once and lost", ".1%", _forgotten),
     "rounds": Measure("rounds", ",.0f", _at_end("round")),
     "seconds": Measure("seconds", ",.1f", _at_end("seconds")),
     "cost": Measure("cost", ",.1f", _at_end("cost")),

@@ -40,7 +40,7 @@ def draw(rows: Sequence[Sequence[Part]], names: Mapping[str, str]) -> str:
         rows: What is drawn.
         names: What contenders are called, in the order of their colours.
     """
-    lines = [row[i : i + _COLUMNS] for row in rows for i in range(0, len(row), _COLUMNS)]
+    lines = [line for row in rows for line in _broken(row)]
     columns = max(len(line) for line in lines)
     with rc_context(_STYLE):  # type: ignore[arg-type]  # its keys are words of a long list
         figure = Figure(
@@ -57,6 +57,13 @@ def draw(rows: Sequence[Sequence[Part]], names: Mapping[str, str]) -> str:
         written = io.StringIO()
         figure.savefig(written, format="svg", metadata={"Date": None, "Creator": "dynamite"})
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines()) + "\n"
+
+
+def _broken(row: Sequence[Part]) -> list[Sequence[Part]]:
+    """As few lines as it takes, about equally long."""
+    count = -(-len(row) // _COLUMNS)
+    width = -(-len(row) // count)
+    return [row[i : i + width] for i in range(0, len(row), width)]
 
 
 def _draw_part(axes: Axes, part: Part, order: list[str], names: Mapping[str, str]) -> None:
@@ -111,9 +118,9 @@ def _draw_bars(axes: Axes, part: Part, order: list[str], names: Mapping[str, str
             va="center",
             fontsize=7,
         )
+    # Room for the numbers, and no negative side where there is nothing on it.
     furthest = max(value + spread for value, spread in zip(values, spreads, strict=True))
-    if furthest > 0:  # room for the numbers
-        axes.set_xlim(right=furthest * 1.2)
+    axes.set_xlim(left=min(0.0, *values) * 1.1, right=1.2 * furthest if furthest > 0 else 1.0)
 
 
 def _legend(figure: Figure, parts: Sequence[Part], names: Mapping[str, str]) -> None:
