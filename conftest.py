@@ -11,6 +11,13 @@ NEEDS = {
     ],
     "plotly": ["tests/report/test_report.py", "tests/report/test_browser.py"],
     "tensorboard": ["src/dynamite_fl/report/tensorboard.py", "tests/report/test_tracking.py"],
+    "matplotlib": [
+        "src/dynamite_fl/report/figure.py",
+        "tests/experiments/test_command.py",
+        "tests/experiments/test_results.py",
+        "tests/experiments/test_smoke.py",
+        "tests/report/test_figure.py",
+    ],
     "mlflow": ["src/dynamite_fl/report/mlflow.py", "tests/report/test_tracking.py"],
 }
 collect_ignore_glob = [

@@ -58,6 +58,7 @@ def test_what_a_report_needs_is_imported_by_it_alone() -> None:
     """Of ours it imports records and files; each library has one file that uses it."""
     homes = {
         "plotly": "page.py",
+        "matplotlib": "figure.py",
         "torch.utils.tensorboard": "tensorboard.py",
         "mlflow": "mlflow.py",
     }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dynamite_fl.experiment_cli import experiment_app
 from dynamite_fl.flower_cli import flower_app
 from dynamite_fl.options import (
     CANNOT_USE,
@@ -355,4 +356,5 @@ def _listed(words: str | None) -> list[str] | None:
     return None if words is None else [each.strip() for each in words.split(",")]
 
 
+app.add_typer(experiment_app, name="experiment")
 app.add_typer(flower_app)

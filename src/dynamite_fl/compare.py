@@ -108,11 +108,16 @@ def runs_of(
     """
     contenders = list(contenders)
     runs = [_run(job, each, seed, folder) for seed in seeds for each in contenders]
+    refuse_other_jobs(runs, "--name")
+    return runs
+
+
+def refuse_other_jobs(runs: Iterable[Run], option: str) -> None:
+    """Refuse to go on in a folder of another job; the option is what to choose anew."""
     for run in runs:
         kept = RunFolder(run.path).job
         if kept.is_file() and kept.read_text(encoding="utf-8") != to_toml(run.job.tables):
-            raise JobError(f"{run.path} holds a run of another job: choose another --name")
-    return runs
+            raise JobError(f"{run.path} holds a run of another job: choose another {option}")
 
 
 def _run(job: TrainingJob, contender: Contender, seed: int, folder: Path) -> Run:

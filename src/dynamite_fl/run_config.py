@@ -34,7 +34,7 @@ from dynamite_fl.task.task import Task
 from dynamite_fl.task.tasks import load_task, make_task
 
 TABLES = ["task", "partition", "devices", "limits", "controller", "training"]
-_OPTIONAL = ["stream"]
+OPTIONAL = ["stream"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class TrainingJob:
 
 def load_training_job(path: Path | None = None, overrides: Iterable[str] = ()) -> TrainingJob:
     """The job in a file, or the embedded one, with overrides such as ``limits.deadline=50``."""
-    tables = read_tables(path, "run.toml", overrides, TABLES, _OPTIONAL)
+    tables = read_tables(path, "run.toml", overrides, TABLES, OPTIONAL)
     devices, folder = tables["devices"], Path() if path is None else path.parent
     if isinstance(devices, str) and devices not in FLEETS:
         tables["devices"] = str((folder / devices).absolute())

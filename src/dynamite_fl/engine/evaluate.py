@@ -11,7 +11,7 @@ from dynamite_fl.records import IntArray
 from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.task import Task
 
-_AT_ONCE = 1000  # samples
+_AT_ONCE = 250  # samples; more take longer, as they no longer fit a cache
 _STREAM_SAMPLES = 1000
 _STREAM_CLIENTS = 200
 
