@@ -178,7 +178,7 @@ def test_panels_and_scales_that_were_not_run() -> None:
     made = claim("ahead", of="we", over=["b"])
     (partly,) = judge(made, numbers, "laptop", ("a",), absent=["c"])
     assert partly.verdict == "holds"
-    assert partly.pieces[-1] == Piece("c", "not run", None)
+    assert partly.pieces[-1] == Piece("c", "not measured", None)
     elsewhere = claim("ahead", of="we", over=["b"], scales=["paper"])
     assert judged(elsewhere, numbers).verdict == "not at this scale"
 

@@ -98,7 +98,7 @@ def _judge(
     wanted = claim.panels or [*panels, *absent]
     pieces = list(claim.pieces(found, [panel for panel in wanted if panel in panels]))
     if not isinstance(claim, Greater):  # which names its panels itself
-        pieces += [Piece(panel, "not run", None) for panel in wanted if panel in absent]
+        pieces += [Piece(panel, "not measured", None) for panel in wanted if panel in absent]
     known = [piece.holds for piece in pieces if piece.holds is not None]
     if not known:
         return Judged(says, "not at this scale", pieces)

@@ -65,10 +65,12 @@ def _nearest(known: Sequence[Piece]) -> str:
 def _unknown(pieces: Sequence[Piece]) -> str:
     if not pieces:
         return "not judged at this scale"
-    single = [piece for piece in pieces if piece.measured != "not run"]
+    single = [piece for piece in pieces if piece.measured != "not measured"]
     if single:
         return f"{single[0].where}: {single[0].measured}, which shows no spread"
-    return "not run: " + ", ".join(dict.fromkeys(piece.where for piece in pieces))
+    places = list(dict.fromkeys(piece.where for piece in pieces))
+    more = f" and {len(places) - _FEW} more" if len(places) > _FEW else ""
+    return f"not measured: {', '.join(places[:_FEW])}{more}"
 
 
 def _how(assessment: Assessment) -> Iterator[str]:
