@@ -44,7 +44,7 @@ def test_what_was_not_run_is_listed_as_such(played: Path, tmp_path: Path) -> Non
     said = results(tmp_path / "runs", tmp_path)
     assert "1 experiments\nnot run: batch-sizes," in said
     page = (tmp_path / "results.md").read_text()
-    assert "| ablation | `fig:ablation` | not run | | |" in page
+    assert "| ablation | `fig:ablation` | not run | | | |" in page
     assert page.count("\n## ") == 1
 
 

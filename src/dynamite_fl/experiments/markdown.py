@@ -21,7 +21,7 @@ def section(assessment: Assessment, picture: str, level: int) -> str:
         lines += [*_numbers(assessment, measure), ""]
     lines += ["| the paper's claim | verdict | measured |", "|---|---|---|"]
     for judged in assessment.judged:
-        says = f"*{judged.says}*" if judged.says.startswith("the same of") else judged.says
+        says = f"*{judged.says}*" if judged.also else judged.says
         lines.append(f"| {_cell(says)} | {_verdict(judged)} | {_cell(_measured(judged))} |")
     return "\n".join(lines) + "\n"
 
