@@ -171,6 +171,7 @@ def test_the_same_of_another_is_told_apart() -> None:
     paper, ours = judge(made, numbers, "laptop", ("a",))
     assert (paper.verdict, paper.because) == ("does not hold", "One step.")
     assert (ours.says, ours.verdict, ours.because) == ("the same of ours", "holds", "")
+    assert (paper.also, ours.also) == ("", "ours")
 
 
 def test_panels_and_scales_that_were_not_run() -> None:
@@ -178,7 +179,7 @@ def test_panels_and_scales_that_were_not_run() -> None:
     made = claim("ahead", of="we", over=["b"])
     (partly,) = judge(made, numbers, "laptop", ("a",), absent=["c"])
     assert partly.verdict == "holds"
-    assert partly.pieces[-1] == Piece("c", "not run", None)
+    assert partly.pieces[-1] == Piece("c", "not measured", None)
     elsewhere = claim("ahead", of="we", over=["b"], scales=["paper"])
     assert judged(elsewhere, numbers).verdict == "not at this scale"
 

@@ -44,7 +44,7 @@ def test_what_was_not_run_is_listed_as_such(played: Path, tmp_path: Path) -> Non
     said = results(tmp_path / "runs", tmp_path)
     assert "1 experiments\nnot run: batch-sizes," in said
     page = (tmp_path / "results.md").read_text()
-    assert "| ablation | `fig:ablation` | not run | | |" in page
+    assert "| ablation | `fig:ablation` | not run | | | |" in page
     assert page.count("\n## ") == 1
 
 
@@ -56,7 +56,7 @@ def test_half_of_the_runs_are_shown_as_half(played: Path, tmp_path: Path) -> Non
     results(tmp_path / "runs", tmp_path)
     page = (tmp_path / "results.md").read_text()
     assert "4 of 6 runs, seeds 0, 1;" in page
-    assert "not run: mnist-5: fixed-10x6 over fixed-2x30" in page
+    assert "not measured: mnist-5: fixed-10x6 over fixed-2x30" in page
 
 
 def test_by_whom_runs_were_played(tmp_path: Path) -> None:

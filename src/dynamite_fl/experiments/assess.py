@@ -172,4 +172,5 @@ def _judged_json(judged: Judged) -> dict[str, Any]:
         "verdict": judged.verdict,
         "pieces": [asdict(piece) for piece in judged.pieces],
         "because": judged.because,
+        "also": judged.also,
     }

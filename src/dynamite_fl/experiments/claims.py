@@ -38,12 +38,14 @@ class Judged:
         verdict: Whether it holds.
         pieces: By which comparisons.
         because: Why it does not hold, as far as histories show; empty if that is not said.
+        also: Of whom the same is asked that the paper says of another; empty if it is its own.
     """
 
     says: str
     verdict: Verdict
     pieces: Sequence[Piece]
     because: str = ""
+    also: str = ""
 
 
 def claim_of(key: str, table: Any) -> Claim:
@@ -81,7 +83,7 @@ def judge(
     if claim.also and scale in (claim.scales or (scale,)):
         ours = replace(claim, of=claim.also)  # type: ignore[call-arg]  # forms with also have it
         says = f"the same of {claim.also}"
-        judged.append(_judge(ours, says, found, scale, panels, absent))
+        judged.append(replace(_judge(ours, says, found, scale, panels, absent), also=claim.also))
     return judged
 
 
@@ -98,7 +100,7 @@ def _judge(
     wanted = claim.panels or [*panels, *absent]
     pieces = list(claim.pieces(found, [panel for panel in wanted if panel in panels]))
     if not isinstance(claim, Greater):  # which names its panels itself
-        pieces += [Piece(panel, "not run", None) for panel in wanted if panel in absent]
+        pieces += [Piece(panel, "not measured", None) for panel in wanted if panel in absent]
     known = [piece.holds for piece in pieces if piece.holds is not None]
     if not known:
         return Judged(says, "not at this scale", pieces)

@@ -47,7 +47,7 @@ class Ahead(Claim):
         where = f"{panel}: {self.of} {'below' if self.lower else 'over'} {rival}"
         seeds = [seed for seed in ours if seed in theirs]
         if not seeds:
-            return Piece(where, "not run", None)
+            return Piece(where, "not measured", None)
         sign = -1.0 if self.lower else 1.0
         gains = [
             sign * (ours[seed] - theirs[seed]) / (theirs[seed] if self.share else 1.0)
@@ -115,7 +115,7 @@ class Level(Claim):
             values = list(found.values(panel, self.of, self.measure).values())
             where = f"{panel}: {self.of}"
             if not values:
-                yield Piece(where, "not run", None)
+                yield Piece(where, "not measured", None)
                 continue
             level = difference_of(values)
             words = level_in_words(level, self.measure)
@@ -217,9 +217,9 @@ def _piece(
     holds: Callable[[Difference], bool | None],
 ) -> Piece:
     if gap is None:
-        return Piece(where, "not run", None)
+        return Piece(where, "not measured", None)
     return Piece(where, lead_in_words(gap, measure), holds(gap), gap.mean)
 
 
 def _every(panel: str, words: str, answers: list[bool]) -> Piece:
-    return Piece(panel, words, all(answers)) if answers else Piece(panel, "not run", None)
+    return Piece(panel, words, all(answers)) if answers else Piece(panel, "not measured", None)

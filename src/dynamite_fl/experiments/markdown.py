@@ -21,7 +21,7 @@ def section(assessment: Assessment, picture: str, level: int) -> str:
         lines += [*_numbers(assessment, measure), ""]
     lines += ["| the paper's claim | verdict | measured |", "|---|---|---|"]
     for judged in assessment.judged:
-        says = f"*{judged.says}*" if judged.says.startswith("the same of") else judged.says
+        says = f"*{judged.says}*" if judged.also else judged.says
         lines.append(f"| {_cell(says)} | {_verdict(judged)} | {_cell(_measured(judged))} |")
     return "\n".join(lines) + "\n"
 
@@ -65,10 +65,12 @@ def _nearest(known: Sequence[Piece]) -> str:
 def _unknown(pieces: Sequence[Piece]) -> str:
     if not pieces:
         return "not judged at this scale"
-    single = [piece for piece in pieces if piece.measured != "not run"]
+    single = [piece for piece in pieces if piece.measured != "not measured"]
     if single:
         return f"{single[0].where}: {single[0].measured}, which shows no spread"
-    return "not run: " + ", ".join(dict.fromkeys(piece.where for piece in pieces))
+    places = list(dict.fromkeys(piece.where for piece in pieces))
+    more = f" and {len(places) - _FEW} more" if len(places) > _FEW else ""
+    return f"not measured: {', '.join(places[:_FEW])}{more}"
 
 
 def _how(assessment: Assessment) -> Iterator[str]:

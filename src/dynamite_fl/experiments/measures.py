@@ -125,14 +125,17 @@ def _after_burst(history: History, setting: Setting, *_: object) -> float | None
 
 
 def _roughness(history: History, setting: Setting, *_: object) -> float | None:
-    """How much the loss changes from one round to the next, but for the burst's own."""
+    """How much the loss rises from one round to the next, but for the burst's own rise.
+
+    Falls do not count: a fast recovery is not rough.
+    """
     losses = [(line["round"], line.get("stream_loss")) for line in history.lines]
-    changes = [
-        abs(later - earlier)
+    rises = [
+        max(later - earlier, 0.0)
         for (_, earlier), (number, later) in pairwise(losses)
         if earlier is not None and later is not None and number != setting.burst
     ]
-    return statistics.fmean(changes) if changes else None
+    return statistics.fmean(rises) if rises else None
 
 
 def _change(key: str) -> Callable[..., float | None]:
@@ -188,7 +191,7 @@ MEASURES = {
     ),
     "cost_to_target": Measure("cost to FedAvg's accuracy, or all", ",.1f", _to_target("cost")),
     "loss_after_burst": Measure(f"loss in {AFTER} rounds from the burst", ".3f", _after_burst),
-    "roughness": Measure("change of the loss a round", ".4f", _roughness),
+    "roughness": Measure("rise of the loss a round", ".4f", _roughness),
     "steps_change": Measure("local steps, last third less first", "+.1f", _change("local_steps")),
     "batch_change": Measure("mean batch, last third less first", "+.1f", _change("batch_mean")),
     "steps_unrest": Measure("change of local steps a round", ".1%", _unrest("local_steps")),

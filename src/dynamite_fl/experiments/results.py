@@ -1,9 +1,12 @@
 """``docs/results.md``: every experiment that was run, from its run folders."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from dynamite_fl.experiments import NAMES
 from dynamite_fl.experiments.assess import Assessment, assess, figure, require_drawing
+from dynamite_fl.experiments.claims import Judged, Verdict
 from dynamite_fl.experiments.markdown import section
 from dynamite_fl.experiments.read import load_experiment
 from dynamite_fl.experiments.runs import Plays
@@ -28,8 +31,8 @@ from run folders, not by hand.
 - Seconds are those of simulated devices and cost is in the job's units: neither depends on the
   machine that computes.
 
-| experiment | the paper's | claims that hold | do not hold | not at this scale |
-|---|---|---|---|---|
+| experiment | the paper's | its claims hold | do not hold | not at this scale | hold of feedback |
+|---|---|---|---|---|---|
 """
 
 
@@ -67,16 +70,26 @@ def _page(done: list[Assessment], missing: list[str], scale: str) -> str:
     text = _HEAD.format(scale=scale, command=command)
     for each in done:
         name = each.experiment.name
-        words = [judged.verdict for judged in each.judged]
-        counts = [words.count(word) for word in ("holds", "does not hold", "not at this scale")]
-        cells = " | ".join(str(count or "") for count in counts)
+        cells = " | ".join([*_counts(each.judged), _ours(each.judged)])
         text += f"| [{name}](#{_anchor(each)}) | `{each.experiment.shows}` | {cells} |\n"
     for name in missing:
-        text += f"| {name} | `{load_experiment(name).shows}` | not run | | |\n"
+        text += f"| {name} | `{load_experiment(name).shows}` | not run | | | |\n"
     for each in done:
         picture = f"{_PICTURES}/{each.experiment.name}.svg"
         text += "\n" + section(each, picture, level=2)
     return text
+
+
+def _counts(judged: Sequence[Judged]) -> list[str]:
+    """How many of the paper's own claims came to what."""
+    words = [each.verdict for each in judged if not each.also]
+    return [str(words.count(word) or "") for word in get_args(Verdict)]
+
+
+def _ours(judged: Sequence[Judged]) -> str:
+    """How many of those that are asked of another hold of it."""
+    words = [each.verdict for each in judged if each.also]
+    return f"{words.count('holds')} of {len(words)}" if words else ""
 
 
 def _anchor(assessment: Assessment) -> str:
