@@ -212,7 +212,10 @@ def resume(
     engine: Engine = "local",
     as_json: Json = False,
 ) -> None:
-    """Go on with a training that was interrupted, to the very result it would have had."""
+    """Go on with a training that was interrupted, to the very result it would have had.
+
+    A training on Ray goes on there, with --engine ray: elsewhere small models round differently.
+    """
     from dynamite_fl.run_command import resume_run
 
     with errors(as_json):

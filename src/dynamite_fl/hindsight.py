@@ -116,11 +116,12 @@ def outline(fleet: Fleet, limits: Limits, pairs: Sequence[Pair]) -> list[Pair]:
 
     They tell which numbers of local steps are worth a closer look: ``around`` has it.
     """
-    tightest = {
-        Pair(steps, min(_largest_alone(fleet, limits, steps)))
-        for steps in {pair.local_steps for pair in pairs}
-    }
-    return [pair for pair in pairs if pair in tightest]
+    nearest = set()
+    for steps in {pair.local_steps for pair in pairs}:
+        room = min(_largest_alone(fleet, limits, steps))  # FedAvg's perhaps, which is run anyway
+        sizes = [pair.batch_size for pair in pairs if pair.local_steps == steps]
+        nearest.add(Pair(steps, min(sizes, key=lambda size: abs(size - room))))
+    return [pair for pair in pairs if pair in nearest]
 
 
 def around(best: Sequence[Pair], pairs: Sequence[Pair]) -> list[Pair]:

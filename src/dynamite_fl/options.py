@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
+_FAILED = 1
 CANNOT_USE = 2
 INFEASIBLE = 3
 _OF_FLOWER = ("cryptography", "fastapi", "flwr", "httpx", "starlette", "uvicorn")
@@ -54,6 +55,12 @@ def errors(as_json: bool) -> Iterator[None]:
         fail(str(error), INFEASIBLE, as_json, {})
     except ValueError as error:
         fail(str(error), CANNOT_USE, as_json, {})
+    except RuntimeError as error:
+        from dynamite_fl.engine.pool import WorkerError
+
+        if not isinstance(error, WorkerError):
+            raise
+        fail(str(error), _FAILED, as_json, {})
     except OSError as error:
         where = error.filename or "the run's folder"
         fail(f"{where} cannot be written: {error.strerror}", CANNOT_USE, as_json, {})

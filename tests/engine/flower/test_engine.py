@@ -244,6 +244,7 @@ def test_replies_that_cannot_be_used_make_their_sender_absent(
         {"reply": {"samples": True}},
         {"computed": -1},
         {"step_seconds": -1.0},
+        {"step_seconds": 10**400},
         {"step_seconds": math.nan},
         {"seconds": math.inf},
         {"computed": 0.5},

@@ -114,5 +114,5 @@ def test_an_address_where_no_ray_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     result = dynamite("run", written(tmp_path, 5), "--runs", tmp_path / "runs", "--engine", "ray")
     assert result.returncode == 2
-    assert "no Ray at RAY_ADDRESS=127.0.0.1:1" in result.stderr
+    assert "Ray is not at RAY_ADDRESS=127.0.0.1:1" in result.stderr
     assert not (tmp_path / "runs").exists()

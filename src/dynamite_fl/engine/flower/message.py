@@ -231,7 +231,10 @@ def _tensor(name: str, array: NDArray[Any] | None) -> Tensor:
 
 def _value(name: str, value: object, wanted: type) -> Any:
     if wanted is float and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise Malformed(f"{name} is a number of {value.bit_length()} bits") from None
     if type(value) is not wanted:
         raise Malformed(f"{name} is a {type(value).__name__}, not a {wanted.__name__}")
     return value

@@ -177,7 +177,8 @@ def _connected(folder: str) -> Any:
             runtime_env={"env_vars": {"PYTHONPATH": paths}},
         )
     except OSError as error:
-        raise ValueError(f"no Ray at RAY_ADDRESS={address}: {error}") from None
+        where = "could not be started" if address is None else f"is not at RAY_ADDRESS={address}"
+        raise ValueError(f"Ray {where}: {error}") from None
     return ray
 
 
