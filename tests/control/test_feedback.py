@@ -47,6 +47,12 @@ def test_local_steps_double_at_most_and_halve_where_they_lose() -> None:
     assert plan_of(state(1.0, 1.0, steps=1.0)).local_steps == 4  # never caught in single steps
 
 
+def test_the_last_rounds_are_short() -> None:
+    for rounds, steps in ((1, 4), (2, 8), (3, 16), (9, 100)):  # a hundred are allowed
+        limits = replace(LIMITS, rounds=rounds, budget=1e6)
+        assert plan_of(state(1.0, 1.0, steps=64.0), limits).local_steps == steps
+
+
 def test_towards_the_end_noise_weighs_more() -> None:
     """With little to gain: many rounds want steps, the last one large batches."""
     given = state(0.002, 0.002)

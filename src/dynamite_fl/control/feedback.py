@@ -24,6 +24,7 @@ from dynamite_fl.reports import PathReport, RoundReport
 
 _FEWEST_STEPS = 4  # so that a head has two, in which what swings to and fro cancels
 _LONGEST_STEP = 2.0  # how many times the usual local steps are looked at
+_ENDING = 16  # rounds before the last in which local steps may halve
 _FEWER = 0.85  # the rounds that are looked at next, as a part of the last
 _VARIANCE_MEMORY = 0.7
 
@@ -59,8 +60,10 @@ class Feedback:
     one of them does, and end with the noise of their batches in the model, which costs
     eta/4 sum_i (D_i/D)^2 M_i/s_i (docs/control.md). While many rounds remain, their gain weighs
     more; towards the end, noise does, and batches grow. Local steps at most double what they
-    lately were, and are at least four, but where no more than fewer fit. Given rounds are a limit:
-    fewer are planned where that gains more, unless data streams in.
+    lately were, and are at least four, but where no more than fewer fit. The last round has those
+    four, the one before it at most twice as many, and so on: how clients run apart in a round is
+    put right by the rounds after it. Given rounds are a limit: fewer are planned where that gains
+    more, unless data streams in.
 
     Attributes:
         learning_rate: eta.
@@ -144,6 +147,7 @@ class Feedback:
         unseen = course.weight == 0
         least = min(_FEWEST_STEPS, limits.max_local_steps)
         most = least if unseen else max(math.ceil(_LONGEST_STEP * course.local_steps), least)
+        most = min(most, least * 2 ** min(rounds - 1, _ENDING))
 
         def loss_after(
             geometry: LossGeometry,  # noqa: ARG001  what an objective takes
