@@ -95,7 +95,7 @@ def simulate(
         >>> history.final_accuracy > 0.9, history.lines[-1]["cost"] <= 60
         (True, True)
         >>> sorted(history.columns())[:3]
-        ['absent', 'accuracy', 'batch_mean']
+        ['absent', 'accuracy', 'arrived']
     """
     engine = SimulatedEngine(
         task, partition, _devices(devices, seed), learning_rate, seed, streams=streams
