@@ -81,7 +81,7 @@ def _read(path: Path, found: Found) -> None:
     history, is_whole = _history(folder, notes)
     if not folder.job.is_file() and not history.lines:
         return
-    ended = _text(folder.ended).strip() or None if folder.ended.is_file() else None
+    ended = _ended(folder, notes)
     if ended is None:
         after = f"after round {history.lines[-1]['round']}" if history.lines else "before a round"
         notes.append(f"{path} is still going, or was interrupted: it is shown as of now, {after}")
@@ -105,7 +105,7 @@ def _read(path: Path, found: Found) -> None:
             limits=None if job is None else limits_of(job),
             ended=ended,
             devices=_devices(folder, job),
-            job=_text(folder.job) if folder.job.is_file() else "",
+            job=_job_text(folder),
             command=_command(folder),
             stored=_stored(tables["stream"], dataset) if streams else None,
             streams=streams,
@@ -142,6 +142,25 @@ def _history(folder: RunFolder, notes: list[str]) -> tuple[History, bool]:
     return history, not wrong
 
 
+def _ended(folder: RunFolder, notes: list[str]) -> str | None:
+    """What ended the run; None if nothing says so."""
+    if not folder.ended.is_file():
+        return None
+    try:
+        return _text(folder.ended).strip() or None
+    except OSError as error:
+        notes.append(f"{folder.ended} cannot be read: {error.strerror}")
+        return None
+
+
+def _job_text(folder: RunFolder) -> str:
+    """The job file as it is; nothing where it cannot be read, which ``_job`` has noted."""
+    try:
+        return _text(folder.job)
+    except OSError:
+        return ""
+
+
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
@@ -173,7 +192,7 @@ def _devices(folder: RunFolder, job: TrainingJob | None) -> Sequence[str]:
     if folder.nodes.is_file():
         try:
             return [str(name) for name in json.loads(_text(folder.nodes))["names"]]
-        except (ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError):
             return ()
     if job is None:
         return ()

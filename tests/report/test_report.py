@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 from dynamite_fl.cli import app
 
+_UNREADABLE = Path("/proc/self/mem")  # even for root, whom permissions do not stop
+
 
 def report(*words: str | Path) -> Result:
     return CliRunner().invoke(app, ["report", *map(str, words)])
@@ -182,6 +184,22 @@ def test_without_a_sound_job_the_rounds_are_shown(copy: Path, content: str | Non
     assert "job" in notes[0]
     assert "Left of the limits" not in titles(markup)
     assert len(charts) == 12
+
+
+@pytest.mark.skipif(not _UNREADABLE.exists(), reason="needs a file that nobody can read")
+@pytest.mark.parametrize("name", ["job.toml", "ended.txt", "history.jsonl"])
+def test_a_file_that_cannot_be_read_is_said_and_the_rest_is_shown(copy: Path, name: str) -> None:
+    (copy / name).unlink()
+    (copy / name).symlink_to(_UNREADABLE)
+    _, _, notes = made(copy)
+    assert any(name in note and "Input/output error" in note for note in notes)
+
+
+@pytest.mark.skipif(not _UNREADABLE.exists(), reason="needs a file that nobody can read")
+def test_names_of_machines_that_cannot_be_read_are_done_without(copy: Path) -> None:
+    (copy / "nodes.json").symlink_to(_UNREADABLE)
+    markup, _, _ = made(copy)
+    assert "device 10" in markup
 
 
 def test_what_is_missing_is_said_and_the_rest_is_shown(
