@@ -225,6 +225,22 @@ def test_two_comparisons_are_told_apart(runs: Path, tmp_path: Path) -> None:
         assert f"</i>{name}</td>" in text
 
 
+def test_names_that_begin_alike_are_rows_of_their_own(runs: Path, tmp_path: Path) -> None:
+    """They are cut short where they are shown, after which they are the same."""
+    both = tmp_path / "both"
+    for source, end in (("dynamite", "left"), ("fedavg", "right")):
+        shutil.copytree(runs / "versus" / f"{source}-0", both / f"{'long-' * 6}{end}-0")
+    markup, charts, _ = made(both)
+    found = dict(zip(titles(markup), charts.values(), strict=True))
+    dots = found["Accuracy at the end, each seed a dot"]
+    assert [trace["y"] for trace in dots["data"]] == [[0], [1]]
+    (seconds,) = (each for title, each in found.items() if title.startswith("Seconds to"))
+    assert [trace["y"] for trace in seconds["data"] if trace["type"] == "bar"] == [[0], [1]]
+    for chart in (dots, seconds):
+        assert chart["layout"]["yaxis"]["tickvals"] == [0, 1]
+        assert len(set(chart["layout"]["yaxis"]["ticktext"])) == 1
+
+
 def test_real_machines_have_their_own_names(copy: Path) -> None:
     names = [f"machine-{k}" for k in range(10)]
     (copy / "nodes.json").write_text(json.dumps({"training": "a", "names": names}))
