@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,15 +43,26 @@ def find_runs(paths: Iterable[Path]) -> Found:
 
 
 def _told_apart(runs: Sequence[ShownRun]) -> list[ShownRun]:
-    """Contenders of the same name and seed, as of two comparisons, by their folders' names."""
-    often = Counter((run.contender, run.seed) for run in runs)
-    alike = {contender for (contender, _), times in often.items() if times > 1}
-    return [
-        replace(run, contender=f"{Path(run.folder).resolve().parent.name}/{run.contender}")
-        if run.contender in alike
-        else run
-        for run in runs
-    ]
+    """In groups, if there are contenders of the same name and seed, as of two comparisons."""
+    if len({(run.contender, run.seed) for run in runs}) == len(runs):
+        return list(runs)
+    above = [Path(run.folder).resolve().parent for run in runs]
+    groups = _short_names(above)
+    return [replace(run, group=groups[path]) for run, path in zip(runs, above, strict=True)]
+
+
+def _short_names(paths: Iterable[Path]) -> dict[Path, str]:
+    """As few of the last parts of paths as tell them all apart.
+
+    Example:
+        >>> list(_short_names([Path("/monday/trial"), Path("/tuesday/trial")]).values())
+        ['monday/trial', 'tuesday/trial']
+    """
+    found, parts = dict.fromkeys(paths, ""), 0
+    while len(set(found.values())) < len(found) or not parts:
+        parts += 1
+        found = {path: Path(*path.parts[-parts:]).as_posix() for path in found}
+    return found
 
 
 def _run_folders(path: Path) -> list[Path]:

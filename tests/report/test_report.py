@@ -223,6 +223,22 @@ def test_two_comparisons_are_told_apart(runs: Path, tmp_path: Path) -> None:
     text = (tmp_path / "a.html").read_text()
     for name in ("versus/dynamite", "again/dynamite", "versus/fedavg", "again/fedavg"):
         assert f"</i>{name}</td>" in text
+    assert "the mean accuracy of versus/fedavg" in text
+    assert "</i>versus/fixed-" not in text  # pairs are for hindsight, not contenders
+    assert "Of the way from FedAvg to the best fixed setting" in text
+    assert "--controllers dynamite,fedavg --seeds 2 --hindsight" in text
+
+
+def test_comparisons_whose_folders_have_the_same_name_are_told_apart(
+    runs: Path, tmp_path: Path
+) -> None:
+    days = [tmp_path / day / "trial" for day in ("monday", "tuesday")]
+    for day in days:
+        shutil.copytree(runs / "versus" / "fedavg-0", day / "fedavg-0")
+    markup, _, _ = made(*days, "--out", tmp_path / "a.html")
+    for name in ("monday/trial/fedavg", "tuesday/trial/fedavg"):
+        assert f"</i>{name}</td>" in markup
+    assert markup.count('<td class="minor">1</td>') == 2  # one seed each
 
 
 def test_names_that_begin_alike_are_rows_of_their_own(runs: Path, tmp_path: Path) -> None:

@@ -20,16 +20,16 @@ def groups_of(comparison: ShownComparison) -> dict[str, list[ShownRun]]:
     """Runs by contender, in the order of the rows; those of hindsight are not among them."""
     fixed = set() if comparison.hindsight is None else _fixed(comparison)
     names = [row.contender for row in comparison.rows]
-    names += [run.contender for run in comparison.runs if run.contender not in fixed]
+    names += [run.title for run in comparison.runs if run.title not in fixed]
     return {
-        name: [run for run in comparison.runs if run.contender == name and run.history.lines]
+        name: [run for run in comparison.runs if run.title == name and run.history.lines]
         for name in dict.fromkeys(names)
     }
 
 
 def _fixed(comparison: ShownComparison) -> set[str]:
     shown = {row.contender for row in comparison.rows}
-    return {run.contender for run in comparison.runs if run.controller == "fixed"} - shown
+    return {run.title for run in comparison.runs if run.controller == "fixed"} - shown
 
 
 def curves(groups: Groups, key: str, title: str, layout: Mapping[str, Any]) -> list[Chart]:
