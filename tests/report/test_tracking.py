@@ -169,7 +169,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802  as it is called
+        def do_GET(self) -> None:
             paths.append(self.path)
             self.send_error(503)
 

@@ -1,8 +1,8 @@
 """Rounds told to trackers that people use already, from the lines of the history.
 
 What a tracker is told of is decided by the last round that it knows: after a resume no round is
-told twice, and after a failure what was missed is told later: after one round, then two, four and so
-on, since each attempt at a server that is away takes its time, and at the end.
+told twice, and after a failure what was missed is told later: after one round, then two, four and
+so on, since each attempt at a server that is away takes its time, and at the end.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
