@@ -49,6 +49,10 @@ class Watcher(Protocol):
         """A run could not go on."""
         ...
 
+    def told(self, name: str, words: str) -> None:
+        """Something is amiss with a run that goes on, as with its trackers."""
+        ...
+
     def stopping(self) -> None:
         """All was interrupted, and rounds under way are waited for."""
         ...
@@ -58,6 +62,11 @@ class Watcher(Protocol):
 class _Moved:
     share: float
     accuracy: float | None
+
+
+@dataclass(frozen=True)
+class _Told:
+    words: str
 
 
 @dataclass(frozen=True)
@@ -155,6 +164,9 @@ def _hear(worker: _Worker, failures: dict[str, str], watcher: Watcher) -> None:
     if isinstance(news, _Moved):
         watcher.moved(name, news.share, news.accuracy)
         return
+    if isinstance(news, _Told):
+        watcher.told(name, news.words)
+        return
     worker.run = None
     if isinstance(news, _Failed):
         failures[name] = news.reason
@@ -189,21 +201,32 @@ def _serve(pipe: Connection, data_dir: Path | None) -> None:
 def _attempt(given: Run, data_dir: Path | None, pipe: Connection) -> _Finished | _Failed | _Stopped:
     try:
         return _play(given, data_dir, pipe)
+    except KeyboardInterrupt:
+        return _Stopped()
     except ValueError as error:  # a job that cannot be used, limits that nothing fits
         return _Failed(str(error))
     except Exception as error:  # a user's task may do anything
         return _Failed(f"{type(error).__name__}: {error}")
 
 
-def _play(given: Run, data_dir: Path | None, pipe: Connection) -> _Finished | _Stopped:
-    """A run, from where its folder is, until its end or until there is word to stop."""
+def _play(given: Run, data_dir: Path | None, pipe: Connection) -> _Finished:
+    """A run, from where its folder is, until its end.
+
+    Raises:
+        KeyboardInterrupt: There was word to stop, and a checkpoint is kept.
+    """
     folder = RunFolder(given.path)
     training = make_training(given.job, data_dir)
     given.path.mkdir(parents=True, exist_ok=True)
     write_atomically(folder.job, to_toml(given.job.tables))
     accuracy, told = None, time.monotonic()
     tracked = Tracked(given.path, folder.history, to_toml(given.job.tables), given.job.tables)
-    with tracking(trackers_of(given.job), tracked, lambda _: None) as track:
+
+    def tell(words: str) -> None:
+        with suppress(OSError):  # who would be told is gone
+            pipe.send(_Told(words))
+
+    with tracking(trackers_of(given.job), tracked, tell) as track:
         for progress, line in run(training, folder):
             if line is not None:
                 track(line)
@@ -212,7 +235,7 @@ def _play(given: Run, data_dir: Path | None, pipe: Connection) -> _Finished | _S
                 break
             if pipe.poll():
                 save(training, folder, progress)
-                return _Stopped()
+                raise KeyboardInterrupt
             if line is not None and time.monotonic() - told >= _SECONDS_BETWEEN_NEWS:
                 told = time.monotonic()
                 pipe.send(_Moved(_used(line, training.limits), accuracy))

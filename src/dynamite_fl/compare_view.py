@@ -90,6 +90,10 @@ class CompareView:
         self._over(name)
         self._say(f"{self.done} of {self.total}: {name} failed: {reason}")
 
+    def told(self, name: str, words: str) -> None:
+        """Something is amiss with a run that goes on."""
+        self.console.print(f"{name}: {words}", markup=False, soft_wrap=True)
+
     def stopping(self) -> None:
         """All was interrupted."""
         self.console.print("Ending after the rounds under way; Ctrl-C again ends at once.")

@@ -14,7 +14,7 @@ from dynamite_fl.hindsight import look_back, ranked
 from dynamite_fl.report.comparison_page import comparison_page
 from dynamite_fl.report.run_page import run_page
 from dynamite_fl.report.shown import ShownComparison, ShownHindsight, ShownRun
-from dynamite_fl.report.summary import FEDAVG, Result, Row, summed_up, target_of
+from dynamite_fl.report.summary import FEDAVG, Result, Row, Target, summed_up, target_of
 from dynamite_fl.report_repeat import FIXED, differences, how_to_repeat
 from dynamite_fl.report_runs import find_runs
 
@@ -83,7 +83,7 @@ def compared(runs: Sequence[ShownRun], target: float | None = None) -> ShownComp
         return ShownComparison(runs=runs, rows=(), target=None, hindsight=None, repeat=repeat)
     goal = target_of(others, target)
     rows = summed_up(others, goal.accuracy)
-    hindsight = _hindsight(summed_up(pairs, goal.accuracy), rows) if pairs else None
+    hindsight = _hindsight(pairs, goal, rows) if pairs else None
     return ShownComparison(runs=runs, rows=rows, target=goal, hindsight=hindsight, repeat=repeat)
 
 
@@ -91,15 +91,21 @@ def _result(run: ShownRun) -> Result | None:
     """What came of a run; None while it goes on, if it is damaged, or was never judged."""
     if run.ended is None or not run.is_whole or run.history.last("accuracy") is None:
         return None
-    return Result(run.contender, run.seed, Path(run.folder), run.ended, run.history)
+    return Result(run.contender, run.seed, Path(run.folder), run.ended, run.history, run.group)
 
 
-def _hindsight(pairs: Sequence[Row], rows: Sequence[Row]) -> ShownHindsight | None:
-    first = min(each.seed for row in pairs for each in row.results)
-    on_first = [each for row in pairs for each in row.results if each.seed == first]
-    fedavg = next((row for row in rows if row.contender == FEDAVG), None)
-    candidates = [*pairs, *([fedavg] if fedavg is not None else [])]
-    found = look_back(ranked(on_first), candidates, rows, fedavg)
+def _hindsight(
+    results: Sequence[Result], goal: Target, rows: Sequence[Row]
+) -> ShownHindsight | None:
+    """What fixed pairs showed, of the first comparison that has some: others' have another way."""
+    group = results[0].group
+    own = [each for each in results if each.group == group]
+    beside = [row for row in rows if row.results[0].group == group]
+    first = min(each.seed for each in own)
+    fedavg = next((row for row in beside if row.results[0].contender == FEDAVG), None)
+    candidates = [*summed_up(own, goal.accuracy), *([fedavg] if fedavg is not None else [])]
+    on_first = [each for each in own if each.seed == first]
+    found = look_back(ranked(on_first), candidates, beside, fedavg)
     if found is None:
         return None
     tried = [(pair.local_steps, pair.batch_size, each) for pair, each in found.tried.items()]

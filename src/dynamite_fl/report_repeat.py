@@ -25,13 +25,13 @@ def differences(runs: Sequence[ShownRun]) -> list[str]:
 
 def how_to_repeat(runs: Sequence[ShownRun]) -> Repeat:
     """The command that plays all of them, where one does; else the one for the first."""
-    tables = {run.name: _tables(run) for run in runs}
+    tables = {run.folder: _tables(run) for run in runs}
     own = [run for run in runs if not FIXED.fullmatch(run.contender)] or list(runs)
-    settled = {run.contender: run for run in own if len(_controller(tables[run.name])) > 1}
+    settled = {run.title: run for run in own if len(_controller(tables[run.folder])) > 1}
     shown = next(iter(settled.values()), own[0])
     words = ["dynamite compare job.toml"]
     words.append("--controllers " + _list(run.controller for run in own))
-    buffers = _list(_buffer(tables[run.name]) for run in own)
+    buffers = _list(_buffer(tables[run.folder]) for run in own)
     if any("+" in run.contender for run in own):
         words.append(f"--buffers {buffers}")
     seeds = {run.seed for run in own}

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,15 +43,26 @@ def find_runs(paths: Iterable[Path]) -> Found:
 
 
 def _told_apart(runs: Sequence[ShownRun]) -> list[ShownRun]:
-    """Contenders of the same name and seed, as of two comparisons, by their folders' names."""
-    often = Counter((run.contender, run.seed) for run in runs)
-    alike = {contender for (contender, _), times in often.items() if times > 1}
-    return [
-        replace(run, contender=f"{Path(run.folder).resolve().parent.name}/{run.contender}")
-        if run.contender in alike
-        else run
-        for run in runs
-    ]
+    """In groups, if there are contenders of the same name and seed, as of two comparisons."""
+    if len({(run.contender, run.seed) for run in runs}) == len(runs):
+        return list(runs)
+    above = [Path(run.folder).resolve().parent for run in runs]
+    groups = _short_names(above)
+    return [replace(run, group=groups[path]) for run, path in zip(runs, above, strict=True)]
+
+
+def _short_names(paths: Iterable[Path]) -> dict[Path, str]:
+    """As few of the last parts of paths as tell them all apart.
+
+    Example:
+        >>> list(_short_names([Path("/monday/trial"), Path("/tuesday/trial")]).values())
+        ['monday/trial', 'tuesday/trial']
+    """
+    found, parts = dict.fromkeys(paths, ""), 0
+    while len(set(found.values())) < len(found) or not parts:
+        parts += 1
+        found = {path: Path(*path.parts[-parts:]).as_posix() for path in found}
+    return found
 
 
 def _run_folders(path: Path) -> list[Path]:
@@ -81,7 +91,7 @@ def _read(path: Path, found: Found) -> None:
     history, is_whole = _history(folder, notes)
     if not folder.job.is_file() and not history.lines:
         return
-    ended = _text(folder.ended).strip() or None if folder.ended.is_file() else None
+    ended = _ended(folder, notes)
     if ended is None:
         after = f"after round {history.lines[-1]['round']}" if history.lines else "before a round"
         notes.append(f"{path} is still going, or was interrupted: it is shown as of now, {after}")
@@ -105,7 +115,7 @@ def _read(path: Path, found: Found) -> None:
             limits=None if job is None else limits_of(job),
             ended=ended,
             devices=_devices(folder, job),
-            job=_text(folder.job) if folder.job.is_file() else "",
+            job=_job_text(folder),
             command=_command(folder),
             stored=_stored(tables["stream"], dataset) if streams else None,
             streams=streams,
@@ -142,6 +152,25 @@ def _history(folder: RunFolder, notes: list[str]) -> tuple[History, bool]:
     return history, not wrong
 
 
+def _ended(folder: RunFolder, notes: list[str]) -> str | None:
+    """What ended the run; None if nothing says so."""
+    if not folder.ended.is_file():
+        return None
+    try:
+        return _text(folder.ended).strip() or None
+    except OSError as error:
+        notes.append(f"{folder.ended} cannot be read: {error.strerror}")
+        return None
+
+
+def _job_text(folder: RunFolder) -> str:
+    """The job file as it is; nothing where it cannot be read, which ``_job`` has noted."""
+    try:
+        return _text(folder.job)
+    except OSError:
+        return ""
+
+
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
@@ -173,7 +202,7 @@ def _devices(folder: RunFolder, job: TrainingJob | None) -> Sequence[str]:
     if folder.nodes.is_file():
         try:
             return [str(name) for name in json.loads(_text(folder.nodes))["names"]]
-        except (ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError):
             return ()
     if job is None:
         return ()

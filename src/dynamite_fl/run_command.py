@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -113,10 +114,11 @@ def train(
     torch.set_num_threads(1)  # two threads on busy cores can be many times slower
     title = f"{job.tables['controller']['name']} on {len(training.fleet)} devices, {folder.path}"
     console = Console(stderr=as_json, highlight=False)
+    tell = partial(console.print, markup=False, soft_wrap=True)
     told = Tracked(folder.path, folder.history, to_toml(job.tables), job.tables)
     with (
         closing(training.engine),
-        tracking(trackers_of(job), told, console.print) as track,
+        tracking(trackers_of(job), told, tell) as track,
         RunView(console, title, training.limits) as view,
         _Interrupts() as interrupts,
     ):

@@ -50,12 +50,13 @@ def test_lines_that_make_no_sense_are_left_out_and_counted(tmp_path: Path) -> No
         {**LINE, "seconds": "long"},
         {**LINE, "cost": True},
     ]
+    nonsense.append({**LINE, "cost": 10**400})
     file = written(tmp_path, LINE, *nonsense, {**LINE, "round": 8})
     file.write_bytes(file.read_bytes() + b"\xff\xfe{\n" + b"[" * 100_000 + b"\n")
     history, wrong = recover(file)
     assert [line["round"] for line in history.lines] == [1, 8]
     assert len(wrong) == 1
-    assert "8 of the 10 lines" in wrong[0]
+    assert "9 of the 11 lines" in wrong[0]
     assert "line 2 and others" in wrong[0]
 
 
@@ -76,3 +77,18 @@ def test_what_is_unsound_in_a_line_is_left_out(tmp_path: Path) -> None:
     assert line["estimates"] == {}
     assert "batch_sizes" not in line
     assert line["step_seconds"] == [0.1, None]
+
+
+def test_devices_that_are_not_known_are_left_out_with_all_that_is_theirs(tmp_path: Path) -> None:
+    (line,) = recover(written(tmp_path, {**LINE, "clients": [0, None], "absent": [None]}))[0].lines
+    assert line["absent"] == []
+    assert "clients" not in line
+    assert "batch_sizes" not in line
+
+
+def test_a_class_that_was_not_judged_is_not_the_worst(tmp_path: Path) -> None:
+    classes = {"0": 0.5, "1": None, "2": 0.25}
+    history, _ = recover(written(tmp_path, {**LINE, "class_accuracy": classes}))
+    assert history.worst_class == ("2", 0.25)
+    history, _ = recover(written(tmp_path, {**LINE, "class_accuracy": {"0": None}}))
+    assert history.worst_class is None

@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 from dynamite_fl.cli import app
 
+_UNREADABLE = Path("/proc/self/mem")  # even for root, whom permissions do not stop
+
 
 def report(*words: str | Path) -> Result:
     return CliRunner().invoke(app, ["report", *map(str, words)])
@@ -184,6 +186,22 @@ def test_without_a_sound_job_the_rounds_are_shown(copy: Path, content: str | Non
     assert len(charts) == 12
 
 
+@pytest.mark.skipif(not _UNREADABLE.exists(), reason="needs a file that nobody can read")
+@pytest.mark.parametrize("name", ["job.toml", "ended.txt", "history.jsonl"])
+def test_a_file_that_cannot_be_read_is_said_and_the_rest_is_shown(copy: Path, name: str) -> None:
+    (copy / name).unlink()
+    (copy / name).symlink_to(_UNREADABLE)
+    _, _, notes = made(copy)
+    assert any(name in note and "Input/output error" in note for note in notes)
+
+
+@pytest.mark.skipif(not _UNREADABLE.exists(), reason="needs a file that nobody can read")
+def test_names_of_machines_that_cannot_be_read_are_done_without(copy: Path) -> None:
+    (copy / "nodes.json").symlink_to(_UNREADABLE)
+    markup, _, _ = made(copy)
+    assert "device 10" in markup
+
+
 def test_what_is_missing_is_said_and_the_rest_is_shown(
     runs: Path, copy: Path, tmp_path: Path
 ) -> None:
@@ -205,6 +223,38 @@ def test_two_comparisons_are_told_apart(runs: Path, tmp_path: Path) -> None:
     text = (tmp_path / "a.html").read_text()
     for name in ("versus/dynamite", "again/dynamite", "versus/fedavg", "again/fedavg"):
         assert f"</i>{name}</td>" in text
+    assert "the mean accuracy of versus/fedavg" in text
+    assert "</i>versus/fixed-" not in text  # pairs are for hindsight, not contenders
+    assert "Of the way from FedAvg to the best fixed setting" in text
+    assert "--controllers dynamite,fedavg --seeds 2 --hindsight" in text
+
+
+def test_comparisons_whose_folders_have_the_same_name_are_told_apart(
+    runs: Path, tmp_path: Path
+) -> None:
+    days = [tmp_path / day / "trial" for day in ("monday", "tuesday")]
+    for day in days:
+        shutil.copytree(runs / "versus" / "fedavg-0", day / "fedavg-0")
+    markup, _, _ = made(*days, "--out", tmp_path / "a.html")
+    for name in ("monday/trial/fedavg", "tuesday/trial/fedavg"):
+        assert f"</i>{name}</td>" in markup
+    assert markup.count('<td class="minor">1</td>') == 2  # one seed each
+
+
+def test_names_that_begin_alike_are_rows_of_their_own(runs: Path, tmp_path: Path) -> None:
+    """They are cut short where they are shown, after which they are the same."""
+    both = tmp_path / "both"
+    for source, end in (("dynamite", "left"), ("fedavg", "right")):
+        shutil.copytree(runs / "versus" / f"{source}-0", both / f"{'long-' * 6}{end}-0")
+    markup, charts, _ = made(both)
+    found = dict(zip(titles(markup), charts.values(), strict=True))
+    dots = found["Accuracy at the end, each seed a dot"]
+    assert [trace["y"] for trace in dots["data"]] == [[0], [1]]
+    (seconds,) = (each for title, each in found.items() if title.startswith("Seconds to"))
+    assert [trace["y"] for trace in seconds["data"] if trace["type"] == "bar"] == [[0], [1]]
+    for chart in (dots, seconds):
+        assert chart["layout"]["yaxis"]["tickvals"] == [0, 1]
+        assert len(set(chart["layout"]["yaxis"]["ticktext"])) == 1
 
 
 def test_real_machines_have_their_own_names(copy: Path) -> None:

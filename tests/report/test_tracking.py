@@ -2,14 +2,22 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from mlflow import MlflowClient
+from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from typer.testing import CliRunner
 
+from dynamite_fl.cli import app
+from dynamite_fl.compare import contenders_of, runs_of
+from dynamite_fl.compare_runs import play_all
+from dynamite_fl.compare_view import CompareView
 from dynamite_fl.engine.run import RunFolder, run, save
 from dynamite_fl.report.history import read_history
 from dynamite_fl.report.tracking import METRICS, Tracked, metrics, tracking
@@ -139,6 +147,92 @@ def test_a_tracker_that_fails_does_not_stop_the_training_and_catches_up(tmp_path
     assert len(words) == 1
     assert "tensorboard cannot be told of rounds" in words[0]
     assert_same(in_tensorboard(folder), expected(folder))
+
+
+def test_what_was_missed_is_told_at_the_end(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "a"
+    told, training = tracked(folder)
+    words: list[str] = []
+    with tracking(["tensorboard"], told, words.append) as track:
+        (folder / "tensorboard").write_text("in the way")
+        for _, line in run(training, RunFolder(folder)):
+            assert line is not None
+            track(line)
+        (folder / "tensorboard").unlink()
+    assert len(words) == 1
+    assert_same(in_tensorboard(folder), expected(folder))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What a server of MLflow's is asked for that can answer nothing."""
+    paths: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_error(503)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}/[/red]")
+        yield paths
+        server.shutdown()
+
+
+def test_a_server_that_is_away_is_asked_less_and_less(
+    tmp_path: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After rounds 1, 2, 4 and 8 and at the end, and once again each time."""
+    job = [*SHORT, 'training.track=["mlflow"]']
+    start_run(tmp_path / "a", None, job, None, as_json=True)
+    assert len(asked) == 10
+    said = capsys.readouterr().err
+    assert said.count("mlflow cannot be told of rounds") == 1
+    assert "/[/red]/api" in said  # no markup of ours
+
+
+def test_a_comparison_says_that_a_tracker_cannot_be_reached(
+    tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["compare", "--set", 'training.track=["mlflow"]'])
+    assert asked
+    assert result.exit_code == 2
+    assert "training.track has mlflow, which cannot be used" in result.stderr
+
+
+class Impatient(CompareView):
+    """One who interrupts all at the first news."""
+
+    def moved(self, *_: object) -> None:
+        raise KeyboardInterrupt
+
+
+def in_processes(folder: Path, view: CompareView, *overrides: str) -> dict[str, str]:
+    job = load_training_job(overrides=[*SHORT, 'training.track=["mlflow"]', *overrides])
+    return play_all(runs_of(job, contenders_of(job, ["fedavg"]), [0], folder), None, 1, view)
+
+
+def test_a_run_of_a_comparison_says_that_its_tracker_fails(
+    tmp_path: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert in_processes(tmp_path, CompareView(Console(width=200)), "limits.rounds=1") == {}
+    assert asked
+    assert "fedavg-0: mlflow cannot be told of rounds: " in capsys.readouterr().out
+
+
+def test_a_run_that_is_interrupted_is_not_finished_for_mlflow(tmp_path: Path) -> None:
+    endless = ("limits.rounds=100000", "limits.deadline=1e9", "limits.budget=1e9")
+    with pytest.raises(KeyboardInterrupt):
+        in_processes(tmp_path, Impatient(Console()), *endless)
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    (found,) = runs_in(client, "dynamite")
+    assert found.info.status == "KILLED"
+    assert (tmp_path / "fedavg-0" / "checkpoint.safetensors").exists()
 
 
 def test_mlflow_goes_where_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,16 +20,16 @@ def groups_of(comparison: ShownComparison) -> dict[str, list[ShownRun]]:
     """Runs by contender, in the order of the rows; those of hindsight are not among them."""
     fixed = set() if comparison.hindsight is None else _fixed(comparison)
     names = [row.contender for row in comparison.rows]
-    names += [run.contender for run in comparison.runs if run.contender not in fixed]
+    names += [run.title for run in comparison.runs if run.title not in fixed]
     return {
-        name: [run for run in comparison.runs if run.contender == name and run.history.lines]
+        name: [run for run in comparison.runs if run.title == name and run.history.lines]
         for name in dict.fromkeys(names)
     }
 
 
 def _fixed(comparison: ShownComparison) -> set[str]:
     shown = {row.contender for row in comparison.rows}
-    return {run.contender for run in comparison.runs if run.controller == "fixed"} - shown
+    return {run.title for run in comparison.runs if run.controller == "fixed"} - shown
 
 
 def curves(groups: Groups, key: str, title: str, layout: Mapping[str, Any]) -> list[Chart]:
@@ -110,20 +110,28 @@ def _final_chart(rows: Sequence[Row], contenders: int, height: int) -> Chart:
     for place, row in enumerate(rows):
         seeds = [each.history.final_accuracy for each in row.results]
         shade = color(place) if place < contenders else "--soft"
-        traces.append(_dots(seeds, row.contender, shade))
-    layout = {"xaxis": {**PERCENT, "showgrid": True}, "yaxis": _NAMES, "hovermode": "closest"}
+        traces.append(_dots(seeds, place, shade))
+    layout = {"xaxis": {**PERCENT, "showgrid": True}, "yaxis": _names(rows), "hovermode": "closest"}
     return Chart("Accuracy at the end, each seed a dot", traces, "accuracy", layout, height=height)
 
 
-_NAMES = {"type": "category", "autorange": "reversed", "showgrid": False}
+def _names(rows: Sequence[Row]) -> dict[str, Any]:
+    """An axis of rows by their places, since names that are cut short may be the same."""
+    return {
+        "tickvals": list(range(len(rows))),
+        "ticktext": [label(row.contender) for row in rows],
+        "range": [len(rows) - 0.5, -0.5],
+        "showgrid": False,
+        "zeroline": False,
+    }
 
 
-def _dots(values: Sequence[float], name: str, shade: str) -> dict[str, Any]:
+def _dots(values: Sequence[float], place: int, shade: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
         "x": list(values),
-        "y": [label(name)] * len(values),
+        "y": [place] * len(values),
         "marker": {"color": shade, "size": 11, "opacity": 0.75},
         "hovertemplate": "%{x:.2%}<extra></extra>",
     }
@@ -175,29 +183,29 @@ def _bar_chart(
     ends = [max([0.0, bar.mean, *bar.values]) for bar in bars]
     starts = [min(0.0, bar.mean) for bar in bars]
     traces = []
-    for place, (row, bar, end) in enumerate(zip(rows, bars, ends, strict=True)):
-        name, silent = label(row.contender), {"hoverinfo": "skip", "type": "scatter"}
+    for place, (bar, end) in enumerate(zip(bars, ends, strict=True)):
+        silent = {"hoverinfo": "skip", "type": "scatter"}
         traces.append(
             {
                 "type": "bar",
                 "orientation": "h",
                 "x": [bar.mean],
-                "y": [name],
+                "y": [place],
                 "width": 0.55,
                 "marker": {"color": f"{color(place)}/0.55"},
                 "hovertemplate": f"{bar.words}<extra></extra>",
             }
         )
         dots = {"color": color(place), "size": 8}
-        at = [name] * len(bar.values)
+        at = [place] * len(bar.values)
         traces.append({**silent, "mode": "markers", "x": bar.values, "y": at, "marker": dots})
         words = {"mode": "text", "text": [f"  {bar.words}"], "textposition": "middle right"}
-        traces.append({**silent, **words, "x": [end], "y": [name], "textfont": {"color": "--ink"}})
+        traces.append({**silent, **words, "x": [end], "y": [place], "textfont": {"color": "--ink"}})
     reach = max(ends) - min(starts) or 1.0
     room = [min(starts) - (0.05 * reach if min(starts) < 0 else 0), max(ends) + 0.7 * reach]
     layout = {
         "xaxis": {"showgrid": True, **axis, "range": room, "nticks": 5},
-        "yaxis": _NAMES,
+        "yaxis": _names(rows),
         "hovermode": "closest",
     }
     return Chart(title, traces, x, layout, height=height)

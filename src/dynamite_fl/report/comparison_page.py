@@ -12,7 +12,7 @@ from dynamite_fl.report.comparison_charts import (
 )
 from dynamite_fl.report.page import Card, Page
 from dynamite_fl.report.shown import ShownComparison, ShownHindsight, ShownRun
-from dynamite_fl.report.summary import Row, Spread
+from dynamite_fl.report.summary import Row, Spread, titled
 
 
 def comparison_page(title: str, comparison: ShownComparison, notes: Sequence[str]) -> Page:
@@ -134,7 +134,7 @@ def _add_hindsight(page: Page, comparison: ShownComparison) -> None:
 
 def _add_runs(page: Page, runs: Sequence[ShownRun]) -> None:
     rows = [
-        f'<tr><td class="name">{escape(run.name)}</td><td>{_final(run)}</td>'
+        f'<tr><td class="name">{escape(titled(run.group, run.name))}</td><td>{_final(run)}</td>'
         f"<td>{len(run.history.lines):,}</td><td>{escape(run.ended or 'not ended yet')}</td></tr>"
         for run in runs
     ]

@@ -46,8 +46,9 @@ class History:
     @property
     def worst_class(self) -> tuple[str, float] | None:
         """The class of the least accuracy at the last evaluation, and that; None without any."""
-        found = self.last("class_accuracy")
-        return min(found.items(), key=lambda each: each[1]) if found else None
+        found = self.last("class_accuracy") or {}
+        known = [each for each in found.items() if each[1] is not None]
+        return min(known, key=lambda each: each[1], default=None)
 
     @property
     def best_accuracy(self) -> float:

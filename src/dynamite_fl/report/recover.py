@@ -1,20 +1,29 @@
 """What can be read of a history that may be cut off, damaged or of an older version."""
 
 import json
-import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from dynamite_fl.report.history import History, Line
 
+_MOST = sys.float_info.max
+
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is one that a float can hold; NaN compares as neither more nor less."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -_MOST <= value <= _MOST
 
 
 def _is_known(value: object) -> bool:
     return value is None or _is_number(value)
+
+
+def _is_places(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_number, value))
 
 
 def _is_numbers(value: object) -> bool:
@@ -37,8 +46,8 @@ _OPTIONAL: dict[str, Callable[[object], bool]] = {
     "batch_most": _is_known,
     "slowest": _is_known,
     "refused": _is_known,
-    "absent": _is_numbers,
-    "clients": _is_numbers,
+    "absent": _is_places,
+    "clients": _is_places,
     "class_accuracy": _is_figures,
     "estimates": _is_figures,
 }

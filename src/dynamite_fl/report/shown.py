@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from dynamite_fl.records import Limits
 from dynamite_fl.report.history import History
-from dynamite_fl.report.summary import Row, Target
+from dynamite_fl.report.summary import Row, Target, titled
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -16,6 +16,7 @@ class ShownRun:
         name: What its folder is called.
         folder: Where that is, as it was asked for.
         contender: Who decided: runs that differ only in their seeds have the same.
+        group: The comparison that it is of, where contenders of several would be mixed up.
         controller: The controller's name in the job.
         about: What was trained on what, in words.
         seed: Of the job.
@@ -43,10 +44,16 @@ class ShownRun:
     ended: str | None
     devices: Sequence[str]
     job: str
+    group: str = ""
     command: str = "dynamite run job.toml"
     stored: float | None = None
     streams: bool = False
     terms: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The contender as it is shown."""
+        return titled(self.group, self.contender)
 
     def device(self, place: int) -> str:
         """What to call the device at a place."""

@@ -15,13 +15,29 @@ _SUMMARY = ("accuracy", "rounds", "seconds", "cost", "worst_class", "stream_loss
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What came of a run."""
+    """What came of a run; the group is where it belongs if several comparisons are shown."""
 
     contender: str
     seed: int
     folder: Path
     ended: str
     history: History
+    group: str = ""
+
+    @property
+    def title(self) -> str:
+        """The contender as it is shown, the same for all its seeds."""
+        return titled(self.group, self.contender)
+
+
+def titled(group: str, name: str) -> str:
+    """A name after that of its group, if there is one.
+
+    Example:
+        >>> titled("", "fedavg"), titled("monday", "fedavg")
+        ('fedavg', 'monday/fedavg')
+    """
+    return f"{group}/{name}" if group else name
 
 
 @dataclass(frozen=True)
@@ -50,7 +66,7 @@ class Row:
     """A contender over its seeds.
 
     Attributes:
-        contender: Its name.
+        contender: Its name, as it is shown.
         results: One a seed that finished.
         accuracy: At the end.
         rounds: That were played.
@@ -98,16 +114,16 @@ def target_of(results: Sequence[Result], given: float | None) -> Target:
     """
     if given is not None:
         return Target(given, None)
-    names = [result.contender for result in results]
-    chosen = next((name for name in names if name.partition("+")[0] == FEDAVG), names[0])
-    finals = [each.history.final_accuracy for each in results if each.contender == chosen]
+    fedavg = (each for each in results if each.contender.partition("+")[0] == FEDAVG)
+    chosen = next(fedavg, results[0]).title
+    finals = [each.history.final_accuracy for each in results if each.title == chosen]
     return Target(statistics.fmean(finals), chosen)
 
 
 def summed_up(results: Sequence[Result], target: float) -> list[Row]:
     """A row for each contender, the most accurate first."""
-    names = dict.fromkeys(result.contender for result in results)
-    rows = [_row([each for each in results if each.contender == name], target) for name in names]
+    names = dict.fromkeys(result.title for result in results)
+    rows = [_row([each for each in results if each.title == name], target) for name in names]
     return sorted(rows, key=lambda row: -row.accuracy.mean)
 
 
@@ -120,7 +136,7 @@ def _row(results: Sequence[Result], target: float) -> Row:
         return spread_of(of(each.history) for each in results)
 
     return Row(
-        contender=results[0].contender,
+        contender=results[0].title,
         results=tuple(results),
         accuracy=spread(lambda history: history.final_accuracy),
         rounds=spread(lambda history: history.lines[-1]["round"]),

@@ -1,7 +1,8 @@
 """Rounds told to trackers that people use already, from the lines of the history.
 
 What a tracker is told of is decided by the last round that it knows: after a resume no round is
-told twice, and after a failure what was missed is told with the next round.
+told twice, and after a failure what was missed is told later: after one round, then two, four and
+so on, since each attempt at a server that is away takes its time, and at the end.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -67,12 +68,22 @@ def require(names: Sequence[str]) -> None:
 
 
 def prepare(names: Sequence[str], folder: Path) -> None:
-    """Set up what runs in a folder share, before several processes want to do so at once."""
+    """Set up what runs in a folder share, before several processes want to do so at once.
+
+    Raises:
+        ValueError: A tracker cannot be reached.
+    """
     if "mlflow" in names:
         from dynamite_fl.report.mlflow import open_store
 
         folder.mkdir(parents=True, exist_ok=True)
-        open_store(folder)
+        try:
+            open_store(folder)
+        except Exception as error:  # of a server, a database, the network: each has its own
+            raise ValueError(
+                f"training.track has mlflow, which cannot be used: {error}; "
+                "see to MLFLOW_TRACKING_URI, or leave it out of training.track"
+            ) from error
 
 
 def metrics(line: Line) -> dict[str, float]:
@@ -112,9 +123,18 @@ class _Feed:
         self.name, self.tracked, self.tell = name, tracked, tell
         self.tracker: Tracker | None = None
         self.failed = False
+        self.missed: Line | None = None  # the last round that is still to be told
+        self.wait, self.waited = 0, 0  # rounds, after a failure
 
     def take(self, line: Line) -> None:
-        """Tell of a round, and of those before it that are not known yet."""
+        """Tell of a round, and of those before it that are not known yet, unless it is to wait."""
+        self.missed = line
+        self.waited += 1
+        if self.waited >= self.wait:
+            self._tell_of(line)
+
+    def _tell_of(self, line: Line) -> None:
+        self.wait, self.waited = max(1, 2 * self.wait), 0  # if it fails
         with self._surviving():
             if self.tracker is None:
                 self.tracker = _open(self.name, self.tracked)
@@ -124,9 +144,12 @@ class _Feed:
             for each in lines:
                 if each["round"] > self.tracker.last_round:
                     self.tracker.record(each)
+            self.wait, self.missed = 0, None
 
     def close(self, error: BaseException | None) -> None:
-        """The end."""
+        """The end; what was missed is told before, unless the training may still go on."""
+        if error is None and self.missed is not None:
+            self._tell_of(self.missed)
         if self.tracker is not None:
             with self._surviving():
                 self.tracker.close(error)
