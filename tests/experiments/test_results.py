@@ -48,6 +48,17 @@ def test_what_was_not_run_is_listed_as_such(played: Path, tmp_path: Path) -> Non
     assert page.count("\n## ") == 1
 
 
+def test_without_runs_the_page_stays_as_it_was(tmp_path: Path) -> None:
+    page = tmp_path / "results.md"
+    page.write_text("kept\n")
+    words = ["--scale", "smoke", "--runs", str(tmp_path / "none"), "--out", str(tmp_path)]
+    shown = CliRunner().invoke(app, ["experiment", "results", *words])
+    assert shown.exit_code == 2
+    assert "has no finished run: choose another --runs or --scale" in shown.stderr
+    assert page.read_text() == "kept\n"
+    assert list(tmp_path.iterdir()) == [page]
+
+
 def test_half_of_the_runs_are_shown_as_half(played: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs/smoke/optimal-tau"
     shutil.copytree(played / "smoke/optimal-tau", runs)

@@ -11,6 +11,7 @@ from dynamite_fl.experiments.markdown import section
 from dynamite_fl.experiments.read import load_experiment
 from dynamite_fl.experiments.runs import Plays
 from dynamite_fl.files import write_atomically
+from dynamite_fl.tables import JobError
 
 PAGE = "results.md"
 _PICTURES = "results"
@@ -37,7 +38,11 @@ from run folders, not by hand.
 
 
 def write_results(runs: Path, scale: str, out: Path) -> tuple[list[str], list[str]]:
-    """Write the page and its pictures; the names of what was run, and of what was not."""
+    """Write the page and its pictures; the names of what was run, and of what was not.
+
+    Raises:
+        JobError: Nothing was; what is there stays as it is.
+    """
     require_drawing()
     done, missing = [], []
     for name in NAMES:
@@ -46,6 +51,11 @@ def write_results(runs: Path, scale: str, out: Path) -> tuple[list[str], list[st
             missing.append(name)
         else:
             done.append(found)
+    if not done:
+        raise JobError(
+            f"{runs / scale} has no finished run: choose another --runs or --scale, "
+            f"or run `dynamite experiment {NAMES[0]} --scale {scale} --runs {runs}` first"
+        )
     (out / _PICTURES).mkdir(parents=True, exist_ok=True)
     for each in done:
         write_atomically(out / _PICTURES / f"{each.experiment.name}.svg", figure(each))
