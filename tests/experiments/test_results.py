@@ -72,9 +72,20 @@ def test_half_of_the_runs_are_shown_as_half(played: Path, tmp_path: Path) -> Non
 
 def test_by_whom_runs_were_played(tmp_path: Path) -> None:
     one, two = Origin("2026-01-02", "0.1.0", "abc"), Origin("2026-01-05", "0.1.0", "def+")
-    for each in (one, one, two):
+    record(tmp_path, one)
+    (tmp_path / "checkpoint.safetensors").touch()
+    for each in (one, two):
         record(tmp_path, each)
     assert read(tmp_path) == [one, two]
     assert played_by([one, two]) == "2026-01-02 to 2026-01-05, version 0.1.0, commit abc, def+"
     assert played_by([Origin("2026-01-02", "0.1.0", "")]) == "2026-01-02, version 0.1.0"
     assert played_by([]) == "not recorded"
+
+
+def test_who_was_interrupted_before_a_run_is_not_named(tmp_path: Path) -> None:
+    """Runs are noted before they begin; what has no checkpoint begins anew."""
+    one, two = Origin("2026-01-02", "0.1.0", "abc"), Origin("2026-01-05", "0.1.0", "def")
+    record(tmp_path, one)
+    (tmp_path / "history.jsonl").touch()
+    record(tmp_path, two)
+    assert read(tmp_path) == [two]
