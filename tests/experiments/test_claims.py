@@ -5,6 +5,7 @@ import pytest
 from dynamite_fl.experiments.claim import Claim, Piece
 from dynamite_fl.experiments.claims import Judged, claim_of, judge
 from dynamite_fl.experiments.found import Found, difference_of
+from dynamite_fl.experiments.markdown import likely
 from dynamite_fl.tables import JobError
 from tests.experiments.histories import found, history
 
@@ -170,6 +171,7 @@ def test_the_same_of_another_is_told_apart() -> None:
     made = claim("ahead", of="we", over=["b"], also="ours", because={"laptop": "One step."})
     paper, ours = judge(made, numbers, "laptop", ("a",))
     assert (paper.verdict, paper.because) == ("does not hold", "One step.")
+    assert likely(paper) == "Likely why: One step."
     assert (ours.says, ours.verdict, ours.because) == ("the same of ours", "holds", "")
     assert (paper.also, ours.also) == ("", "ours")
 

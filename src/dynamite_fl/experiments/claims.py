@@ -37,7 +37,7 @@ class Judged:
         says: The claim in words.
         verdict: Whether it holds.
         pieces: By which comparisons.
-        because: Why it does not hold, as far as histories show; empty if that is not said.
+        because: Why it likely does not hold; empty if that is not said.
         also: Of whom the same is asked that the paper says of another; empty if it is its own.
     """
 

@@ -29,6 +29,7 @@ from run folders, not by hand.
   difference counts only if it exceeds its standard error over seeds, contenders compared on the
   same seed; with two seeds that means that both agree. A claim *holds* if all comparisons do that
   were run, *does not hold* if one fails, and is *not at this scale* if none could be judged.
+- *Likely why* is an explanation written with the experiment, not measured in these runs.
 - Seconds are those of simulated devices and cost is in the job's units: neither depends on the
   machine that computes.
 
