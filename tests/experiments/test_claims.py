@@ -105,7 +105,10 @@ def test_ahead_at_a_round() -> None:
 
 def test_one_seed_shows_no_spread() -> None:
     numbers = found({"a": {"we": [0.9], "b": [0.1]}})
-    assert judged(claim("ahead", of="we", over=["b"]), numbers).verdict == "not at this scale"
+    single = judged(claim("ahead", of="we", over=["b"]), numbers)
+    assert single.verdict == "one seed shows no spread"
+    absent = judged(claim("ahead", of="we", over=["c"]), numbers)
+    assert absent.verdict == "not at this scale"
 
 
 def test_alike() -> None:

@@ -21,7 +21,8 @@ from dynamite_fl.run_command import INTERRUPTED
 from dynamite_fl.run_config import make_training
 
 _SOME_FAILED = 1
-_COLOURS = {"holds": "bold green", "does not hold": "bold red", "not at this scale": "yellow"}
+_COLOURS = {"holds": "bold green", "does not hold": "bold red"}
+_NOT_JUDGED = "yellow"
 
 
 def list_experiments(as_json: bool) -> None:
@@ -100,7 +101,9 @@ def _show(assessment: Assessment, as_json: bool) -> None:
         console.print(_numbers(assessment, measure))
     console.print("± one standard deviation over seeds\n", style="dim")
     for judged in assessment.judged:
-        line = Text.assemble((judged.verdict, _COLOURS[judged.verdict]), f"  {judged.says}")
+        line = Text.assemble(
+            (judged.verdict, _COLOURS.get(judged.verdict, _NOT_JUDGED)), f"  {judged.says}"
+        )
         console.print(line, soft_wrap=True)
         console.print(Text(f"  {measured_in_words(judged)}", style="dim"), soft_wrap=True)
         if judged.because:

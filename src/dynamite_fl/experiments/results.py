@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 from dynamite_fl.experiments import NAMES
 from dynamite_fl.experiments.assess import Assessment, assess, figure, require_drawing
-from dynamite_fl.experiments.claims import Judged, Verdict
+from dynamite_fl.experiments.claims import Judged
 from dynamite_fl.experiments.markdown import section
 from dynamite_fl.experiments.read import load_experiment
 from dynamite_fl.experiments.runs import Plays
@@ -28,12 +27,13 @@ from run folders, not by hand.
 - Tables have means ± one standard deviation over seeds; ± in a verdict is one standard error. A
   difference counts only if it exceeds its standard error over seeds, contenders compared on the
   same seed; with two seeds that means that both agree. A claim *holds* if all comparisons do that
-  were run, *does not hold* if one fails, and is *not at this scale* if none could be judged.
+  were run, *does not hold* if one fails, and is *not at this scale* if none was run. With a single
+  seed none can be judged: *one seed shows no spread*.
 - *Likely why* is an explanation written with the experiment, not measured in these runs.
 - Seconds are those of simulated devices and cost is in the job's units: neither depends on the
   machine that computes.
 
-| experiment | the paper's | its claims hold | do not hold | not at this scale | hold of feedback |
+| experiment | the paper's | its claims hold | do not hold | not judged | hold of feedback |
 |---|---|---|---|---|---|
 """
 
@@ -94,7 +94,8 @@ def _page(done: list[Assessment], missing: list[str], scale: str) -> str:
 def _counts(judged: Sequence[Judged]) -> list[str]:
     """How many of the paper's own claims came to what."""
     words = [each.verdict for each in judged if not each.also]
-    return [str(words.count(word) or "") for word in get_args(Verdict)]
+    holds, fails = words.count("holds"), words.count("does not hold")
+    return [str(count or "") for count in (holds, fails, len(words) - holds - fails)]
 
 
 def _ours(judged: Sequence[Judged]) -> str:
