@@ -27,8 +27,8 @@ from run folders, not by hand.
 - Tables have means ± one standard deviation over seeds; ± in a verdict is one standard error. A
   difference counts only if it exceeds its standard error over seeds, contenders compared on the
   same seed; with two seeds that means that both agree. A claim *holds* if all comparisons do that
-  were run, *does not hold* if one fails, and is *not at this scale* if none was run. With a single
-  seed none can be judged: *one seed shows no spread*.
+  were run, *does not hold* if one fails, and is *not at this scale* if none was measured; where all
+  were on a single seed, that is the verdict: *one seed shows no spread*.
 - *Likely why* is an explanation written with the experiment, not measured in these runs.
 - Seconds are those of simulated devices and cost is in the job's units: neither depends on the
   machine that computes.
