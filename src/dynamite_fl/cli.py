@@ -22,6 +22,7 @@ from dynamite_fl.options import (
     Engine,
     JobFile,
     Json,
+    LastLine,
     Name,
     Overrides,
     Runs,
@@ -106,7 +107,7 @@ within a deadline and a cost budget, exactly.
 def plan(
     job: JobFile = None,
     overrides: Overrides = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: Json = False,
     csv_file: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write a line for each client.")
     ] = None,
@@ -192,7 +193,7 @@ def run(
     runs: Runs = Path("runs"),
     data_dir: Data = None,
     engine: Engine = "local",
-    as_json: Json = False,
+    as_json: LastLine = False,
 ) -> None:
     """Train by a job."""
     from datetime import datetime
@@ -210,7 +211,7 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="A run's folder.")],
     data_dir: Data = None,
     engine: Engine = "local",
-    as_json: Json = False,
+    as_json: LastLine = False,
 ) -> None:
     """Go on with a training that was interrupted, to the very result it would have had.
 
@@ -225,7 +226,7 @@ def resume(
 @app.command(epilog="[bold]Example[/bold]\n\ndynamite show runs/tuesday --json")
 def show(
     folder: Annotated[Path, typer.Argument(help="A run's folder.")],
-    as_json: Json = False,
+    as_json: LastLine = False,
 ) -> None:
     """What a training reached and spent."""
     from dynamite_fl.run_command import show_run
@@ -266,7 +267,7 @@ def report(
             metavar="FILE", help="Where to; else report.html in the folder, here if several."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a report."""
     from dynamite_fl.report_command import report as write_and_tell
@@ -330,7 +331,7 @@ def compare(
     runs: Runs = Path("runs"),
     data_dir: Data = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many runs at a time.")] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train by several controllers."""
     from datetime import datetime

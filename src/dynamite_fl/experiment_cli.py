@@ -1,12 +1,12 @@
 """The command ``dynamite experiment``: one command for each figure, and two for all."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from dynamite_fl.experiments import NAMES
-from dynamite_fl.options import Data, Runs, errors
+from dynamite_fl.experiments import NAMES, title_of
+from dynamite_fl.options import Data, Json, Runs, errors
 
 experiment_app = typer.Typer(
     help="The paper's figures and tables by name: ours, beside what it claims.",
@@ -19,9 +19,9 @@ experiment_app = typer.Typer(
 
 _EXPERIMENTS = Path("runs/experiments")
 Scale = Annotated[
-    str, typer.Option("--scale", help="smoke (seconds), laptop (minutes) or paper (days).")
+    Literal["smoke", "laptop", "paper"],
+    typer.Option(help="For seconds, for minutes, or as the paper has it, for days."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 @experiment_app.command("list")
@@ -45,19 +45,10 @@ def results(
     from dynamite_fl.experiments.results import PAGE, write_results
 
     with errors(as_json=False):
-        done, missing = write_results(runs, _known(scale), out)
+        done, missing = write_results(runs, scale, out)
     typer.echo(f"{out / PAGE}: {len(done)} experiments")
     if missing:
         typer.echo(f"not run: {', '.join(missing)}")
-
-
-def _known(scale: str) -> str:
-    from dynamite_fl.experiments.experiment import SCALES
-    from dynamite_fl.tables import JobError
-
-    if scale not in SCALES:
-        raise JobError(f"--scale is {scale!r}: use one of {', '.join(SCALES)}")
-    return scale
 
 
 _EPILOG = """
@@ -77,7 +68,7 @@ def _register(name: str) -> None:
     @experiment_app.command(
         name,
         help="Run it, then write its figure, its data and a verdict on each claim of the paper.",
-        short_help="A figure or table; `list` says which.",
+        short_help=title_of(name),
         epilog=_EPILOG.format(name=name),
     )
     def play(
@@ -96,7 +87,7 @@ def _register(name: str) -> None:
 
         with errors(as_json):
             experiment = load_experiment(name)
-            count = seeds or experiment.seeds[_known(scale)]
+            count = seeds or experiment.seeds[scale]
             run_experiment(Plays(experiment, scale, count, runs), data_dir, jobs, as_json)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dynamite_fl.options import Data, JobFile, Json, Overrides, Runs, errors
+from dynamite_fl.options import Data, JobFile, LastLine, Overrides, Runs, errors
 
 flower_app = typer.Typer()
 
@@ -40,7 +40,7 @@ def serve(
     wait: _Wait = 300.0,
     runs: Runs = Path("runs"),
     data_dir: Data = None,
-    as_json: Json = False,
+    as_json: LastLine = False,
 ) -> None:
     """Train on real machines: wait for nodes, then play rounds with them.
 
@@ -132,7 +132,7 @@ def cluster(
     wait: _Wait = 300.0,
     runs: Runs = Path("runs"),
     data_dir: Data = None,
-    as_json: Json = False,
+    as_json: LastLine = False,
 ) -> None:
     """Try it out: server and nodes on this machine, which are made unequal."""
     with errors(as_json):

@@ -34,7 +34,8 @@ Engine = Annotated[
     Literal["local", "ray"],
     typer.Option(help="Who computes: this machine, or Ray, here or on RAY_ADDRESS's cluster."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the history's last line as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+LastLine = Annotated[bool, typer.Option("--json", help="Print the history's last line as JSON.")]
 
 
 @contextmanager

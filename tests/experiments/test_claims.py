@@ -5,6 +5,7 @@ import pytest
 from dynamite_fl.experiments.claim import Claim, Piece
 from dynamite_fl.experiments.claims import Judged, claim_of, judge
 from dynamite_fl.experiments.found import Found, difference_of
+from dynamite_fl.experiments.markdown import likely
 from dynamite_fl.tables import JobError
 from tests.experiments.histories import found, history
 
@@ -104,7 +105,10 @@ def test_ahead_at_a_round() -> None:
 
 def test_one_seed_shows_no_spread() -> None:
     numbers = found({"a": {"we": [0.9], "b": [0.1]}})
-    assert judged(claim("ahead", of="we", over=["b"]), numbers).verdict == "not at this scale"
+    single = judged(claim("ahead", of="we", over=["b"]), numbers)
+    assert single.verdict == "one seed shows no spread"
+    absent = judged(claim("ahead", of="we", over=["c"]), numbers)
+    assert absent.verdict == "not at this scale"
 
 
 def test_alike() -> None:
@@ -170,6 +174,7 @@ def test_the_same_of_another_is_told_apart() -> None:
     made = claim("ahead", of="we", over=["b"], also="ours", because={"laptop": "One step."})
     paper, ours = judge(made, numbers, "laptop", ("a",))
     assert (paper.verdict, paper.because) == ("does not hold", "One step.")
+    assert likely(paper) == "Likely why: One step."
     assert (ours.says, ours.verdict, ours.because) == ("the same of ours", "holds", "")
     assert (paper.also, ours.also) == ("", "ours")
 

@@ -7,12 +7,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
 
 from dynamite_fl.cli import app
+from dynamite_fl.experiment_cli import Scale, experiment_app
 from dynamite_fl.experiments import NAMES
+from dynamite_fl.experiments.experiment import SCALES
+from dynamite_fl.experiments.read import load_experiment
 from tests.experiments.plays import play, smoke
 
 
@@ -41,10 +45,22 @@ def test_list() -> None:
     }
 
 
+def test_help_says_what_each_shows() -> None:
+    said = {each.name: each.short_help for each in experiment_app.registered_commands}
+    assert {name: said[name] for name in NAMES} == {
+        name: load_experiment(name).title for name in NAMES
+    }
+
+
+def test_scales_are_those_that_experiments_have() -> None:
+    literal, _ = get_args(Scale)
+    assert get_args(literal) == SCALES
+
+
 def test_what_cannot_be_used(tmp_path: Path) -> None:
     code, _, error = invoke("optimal-tau", "--scale", "big", "--runs", str(tmp_path))
     assert code == 2
-    assert "--scale is 'big': use one of smoke, laptop, paper" in error
+    assert all(word in error for word in ("big", *SCALES))
     code, _, error = invoke("optimal-tauu")
     assert code == 2
     assert "optimal-tau" in error

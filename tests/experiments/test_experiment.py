@@ -1,5 +1,6 @@
 """Experiments' files: all that come with the package, and broken ones."""
 
+import re
 from importlib import resources
 from pathlib import Path
 
@@ -49,6 +50,15 @@ above = 0.1
 def test_every_file_is_an_experiment_and_has_a_name() -> None:
     files = resources.files("dynamite_fl.experiments") / "jobs"
     assert {Path(file.name).stem for file in files.iterdir()} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_remarks_have_no_measured_figures(name: str) -> None:
+    """They are shown beside anybody's runs; what jobs set may be in them."""
+    measured = re.compile(r"\d (points|%|s\b)|\d to \d|(within|under) \d")
+    for claim in load_experiment(name).claims:
+        for remark in claim.because.values():
+            assert not measured.search(remark), remark
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -48,6 +48,17 @@ def test_what_was_not_run_is_listed_as_such(played: Path, tmp_path: Path) -> Non
     assert page.count("\n## ") == 1
 
 
+def test_without_runs_the_page_stays_as_it_was(tmp_path: Path) -> None:
+    page = tmp_path / "results.md"
+    page.write_text("kept\n")
+    words = ["--scale", "smoke", "--runs", str(tmp_path / "none"), "--out", str(tmp_path)]
+    shown = CliRunner().invoke(app, ["experiment", "results", *words])
+    assert shown.exit_code == 2
+    assert "has no finished run: choose another --runs or --scale" in shown.stderr
+    assert page.read_text() == "kept\n"
+    assert list(tmp_path.iterdir()) == [page]
+
+
 def test_half_of_the_runs_are_shown_as_half(played: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs/smoke/optimal-tau"
     shutil.copytree(played / "smoke/optimal-tau", runs)
@@ -61,9 +72,20 @@ def test_half_of_the_runs_are_shown_as_half(played: Path, tmp_path: Path) -> Non
 
 def test_by_whom_runs_were_played(tmp_path: Path) -> None:
     one, two = Origin("2026-01-02", "0.1.0", "abc"), Origin("2026-01-05", "0.1.0", "def+")
-    for each in (one, one, two):
+    record(tmp_path, one)
+    (tmp_path / "checkpoint.safetensors").touch()
+    for each in (one, two):
         record(tmp_path, each)
     assert read(tmp_path) == [one, two]
     assert played_by([one, two]) == "2026-01-02 to 2026-01-05, version 0.1.0, commit abc, def+"
     assert played_by([Origin("2026-01-02", "0.1.0", "")]) == "2026-01-02, version 0.1.0"
     assert played_by([]) == "not recorded"
+
+
+def test_who_was_interrupted_before_a_run_is_not_named(tmp_path: Path) -> None:
+    """Runs are noted before they begin; what has no checkpoint begins anew."""
+    one, two = Origin("2026-01-02", "0.1.0", "abc"), Origin("2026-01-05", "0.1.0", "def")
+    record(tmp_path, one)
+    (tmp_path / "history.jsonl").touch()
+    record(tmp_path, two)
+    assert read(tmp_path) == [two]

@@ -15,6 +15,7 @@ from dynamite_fl.experiments.parts import parts_of, titles_of
 from dynamite_fl.experiments.runs import Gathered, Plays, gather
 from dynamite_fl.files import write_atomically
 from dynamite_fl.report.drawn import Part
+from dynamite_fl.report.extras import MissingExtra
 from dynamite_fl.report.summary import Spread, json_ready, spread_of
 
 
@@ -81,10 +82,10 @@ def require_drawing() -> None:
     """Say now, rather than after hours of runs, that nothing can be drawn.
 
     Raises:
-        ValueError: The extra is not installed.
+        MissingExtra: matplotlib is not installed.
     """
     if find_spec("matplotlib") is None:
-        raise ValueError("a figure needs matplotlib: pip install 'dynamite-fl[report]'")
+        raise MissingExtra("a figure", "report")
 
 
 def write(assessment: Assessment) -> None:

@@ -33,7 +33,7 @@ class Claim:
         panels: In which panels; all without it.
         scales: At which scales it can be judged; all without it.
         also: A contender for whom the same is asked in place of ``of``, and told apart.
-        because: What histories show of why it does not hold, by scale.
+        because: Why it may not hold, by scale; no figures, as it is shown beside anybody's runs.
     """
 
     says: str

@@ -3,7 +3,8 @@
 A claim is judged piece by piece: a panel, or a panel and a rival. A difference counts only if it
 exceeds its standard error over seeds, where contenders are compared on the same seed (see
 ``Difference``). With two seeds that means: both seeds agree. A claim holds if all pieces hold
-that could be judged, does not if one fails, and is not for this scale if none could be judged.
+that could be judged, does not if one fails, and is not for this scale if none was measured. What
+was measured on one seed only cannot be judged: it shows no spread.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from dynamite_fl.experiments.found import Found
 from dynamite_fl.tables import JobError, suggestion
 
 _LISTS = ("over", "than", "panels", "scales")
-Verdict = Literal["holds", "does not hold", "not at this scale"]
+Verdict = Literal["holds", "does not hold", "not at this scale", "one seed shows no spread"]
 
 
 FORMS: dict[str, type[Claim]] = {
@@ -37,7 +38,7 @@ class Judged:
         says: The claim in words.
         verdict: Whether it holds.
         pieces: By which comparisons.
-        because: Why it does not hold, as far as histories show; empty if that is not said.
+        because: Why it likely does not hold; empty if that is not said.
         also: Of whom the same is asked that the paper says of another; empty if it is its own.
     """
 
@@ -103,5 +104,6 @@ def _judge(
         pieces += [Piece(panel, "not measured", None) for panel in wanted if panel in absent]
     known = [piece.holds for piece in pieces if piece.holds is not None]
     if not known:
-        return Judged(says, "not at this scale", pieces)
+        measured = any(piece.value is not None for piece in pieces)
+        return Judged(says, "one seed shows no spread" if measured else "not at this scale", pieces)
     return Judged(says, "holds" if all(known) else "does not hold", pieces)

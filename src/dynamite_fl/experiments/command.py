@@ -13,7 +13,7 @@ from dynamite_fl.compare_view import CompareView, show_failures
 from dynamite_fl.experiments import NAMES, origin
 from dynamite_fl.experiments.assess import Assessment, assess, require_drawing, to_json, write
 from dynamite_fl.experiments.experiment import SCALES
-from dynamite_fl.experiments.markdown import in_words, measured_in_words
+from dynamite_fl.experiments.markdown import in_words, likely, measured_in_words
 from dynamite_fl.experiments.measures import MEASURES
 from dynamite_fl.experiments.read import load_experiment
 from dynamite_fl.experiments.runs import Plays
@@ -21,7 +21,8 @@ from dynamite_fl.run_command import INTERRUPTED
 from dynamite_fl.run_config import make_training
 
 _SOME_FAILED = 1
-_COLOURS = {"holds": "bold green", "does not hold": "bold red", "not at this scale": "yellow"}
+_COLOURS = {"holds": "bold green", "does not hold": "bold red"}
+_NOT_JUDGED = "yellow"
 
 
 def list_experiments(as_json: bool) -> None:
@@ -100,11 +101,13 @@ def _show(assessment: Assessment, as_json: bool) -> None:
         console.print(_numbers(assessment, measure))
     console.print("± one standard deviation over seeds\n", style="dim")
     for judged in assessment.judged:
-        line = Text.assemble((judged.verdict, _COLOURS[judged.verdict]), f"  {judged.says}")
+        line = Text.assemble(
+            (judged.verdict, _COLOURS.get(judged.verdict, _NOT_JUDGED)), f"  {judged.says}"
+        )
         console.print(line, soft_wrap=True)
         console.print(Text(f"  {measured_in_words(judged)}", style="dim"), soft_wrap=True)
         if judged.because:
-            console.print(Text(f"  {judged.because}", style="dim italic"), soft_wrap=True)
+            console.print(Text(f"  {likely(judged)}", style="dim italic"), soft_wrap=True)
     console.print(f"figure, data and verdict: {assessment.plays.folder}", soft_wrap=True)
 
 

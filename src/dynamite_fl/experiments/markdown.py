@@ -54,6 +54,11 @@ def measured_in_words(judged: Judged) -> str:
     return "; ".join(words)
 
 
+def likely(judged: Judged) -> str:
+    """Its remark, marked as what it is: written by hand, not measured in these runs."""
+    return f"Likely why: {judged.because}"
+
+
 def _nearest(known: Sequence[Piece]) -> str:
     holding = [piece for piece in known if piece.holds and piece.value is not None]
     if not holding:
@@ -117,7 +122,7 @@ def in_words(spread: Spread, measure: str) -> str:
 
 def _measured(judged: Judged) -> str:
     words = measured_in_words(judged)
-    return f"{words}. {judged.because}" if judged.because else words
+    return f"{words}. {likely(judged)}" if judged.because else words
 
 
 def _verdict(judged: Judged) -> str:

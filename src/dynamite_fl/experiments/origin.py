@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from dynamite_fl.engine.run import RunFolder
 from dynamite_fl.files import write_atomically
 
 _FILE = "origin.json"
@@ -60,9 +61,12 @@ def _git(folder: Path, *words: str) -> str:
 
 
 def record(folder: Path, origin: Origin) -> None:
-    """Add to a run's folder that it is played, or gone on with, by this state."""
+    """Note in a run's folder that it is played, or gone on with, by this state.
+
+    Who was noted before but left no checkpoint has no part in it: the run begins anew.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    before = read(folder)
+    before = read(folder) if RunFolder(folder).checkpoint.exists() else []
     if origin not in before:
         found: list[dict[str, Any]] = [asdict(each) for each in [*before, origin]]
         write_atomically(folder / _FILE, json.dumps(found) + "\n")

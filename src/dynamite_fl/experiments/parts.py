@@ -8,6 +8,7 @@ from dynamite_fl.experiments.found import Found
 from dynamite_fl.experiments.measures import COLUMNS, MEASURES
 from dynamite_fl.report.drawn import Part, Series
 from dynamite_fl.report.history import History
+from dynamite_fl.report.summary import spread_of
 
 _THEOREM = {"local_steps": 0, "batch_mean": 1}  # places in Theorem 2's answers
 PROPOSED = "theorem-2"
@@ -69,11 +70,7 @@ def _bars(
 ) -> Part | None:
     measure = MEASURES[picture.y]
     values = {name: list(found.values(panel, name, picture.y).values()) for name in names}
-    bars = [
-        Series(name, (), (statistics.fmean(each),), (_deviation(each),))
-        for name, each in values.items()
-        if each
-    ]
+    bars = [_over_seeds(name, (), [each]) for name, each in values.items() if each]
     if not bars:
         return None
     return Part(title, measure.title, "", bars, percent=measure.form.endswith("%"))
@@ -91,12 +88,8 @@ def _curve(name: str, picture: Picture, histories: Sequence[History]) -> Series:
     if len(ends) == len(known) and {line["round"] for line in ends} != set(common[-1:]):
         points.append(ends)
     columns = [[line[picture.y] for line in lines] for lines in points]
-    return Series(
-        name,
-        [statistics.fmean(line[picture.x] for line in lines) for lines in points],
-        [statistics.fmean(column) for column in columns],
-        [_deviation(column) for column in columns],
-    )
+    x = [statistics.fmean(line[picture.x] for line in lines) for lines in points]
+    return _over_seeds(name, x, columns)
 
 
 def _theorem(
@@ -107,14 +100,12 @@ def _theorem(
     place = _THEOREM[picture.y]
     rounds = sorted(next(iter(plans.values())))
     columns = [[plan[k][place] for plan in plans.values()] for k in rounds]
-    series = Series(
-        PROPOSED,
-        rounds,
-        [statistics.fmean(column) for column in columns],
-        [_deviation(column) for column in columns],
-    )
+    series = _over_seeds(PROPOSED, rounds, columns)
     return Part(f"{title}, Theorem 2", "rounds in all", COLUMNS[picture.y], [series])
 
 
-def _deviation(values: Sequence[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else 0.0
+def _over_seeds(name: str, x: Sequence[float], columns: Sequence[Sequence[float]]) -> Series:
+    """Means and standard deviations of columns of seeds; one seed is drawn without any."""
+    spreads = [spread_of(column) for column in columns]
+    means = [each.mean for each in spreads]
+    return Series(name, x, means, [each.deviation or 0.0 for each in spreads])

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 from dynamite_fl.experiments import NAMES
 from dynamite_fl.experiments.assess import Assessment, assess, figure, require_drawing
-from dynamite_fl.experiments.claims import Judged, Verdict
+from dynamite_fl.experiments.claims import Judged
 from dynamite_fl.experiments.markdown import section
 from dynamite_fl.experiments.read import load_experiment
 from dynamite_fl.experiments.runs import Plays
 from dynamite_fl.files import write_atomically
+from dynamite_fl.tables import JobError
 
 PAGE = "results.md"
 _PICTURES = "results"
@@ -27,17 +27,23 @@ from run folders, not by hand.
 - Tables have means ± one standard deviation over seeds; ± in a verdict is one standard error. A
   difference counts only if it exceeds its standard error over seeds, contenders compared on the
   same seed; with two seeds that means that both agree. A claim *holds* if all comparisons do that
-  were run, *does not hold* if one fails, and is *not at this scale* if none could be judged.
+  were run, *does not hold* if one fails, and is *not at this scale* if none was measured; where all
+  were on a single seed, that is the verdict: *one seed shows no spread*.
+- *Likely why* is an explanation written with the experiment, not measured in these runs.
 - Seconds are those of simulated devices and cost is in the job's units: neither depends on the
   machine that computes.
 
-| experiment | the paper's | its claims hold | do not hold | not at this scale | hold of feedback |
+| experiment | the paper's | its claims hold | do not hold | not judged | hold of feedback |
 |---|---|---|---|---|---|
 """
 
 
 def write_results(runs: Path, scale: str, out: Path) -> tuple[list[str], list[str]]:
-    """Write the page and its pictures; the names of what was run, and of what was not."""
+    """Write the page and its pictures; the names of what was run, and of what was not.
+
+    Raises:
+        JobError: Nothing was; what is there stays as it is.
+    """
     require_drawing()
     done, missing = [], []
     for name in NAMES:
@@ -46,6 +52,11 @@ def write_results(runs: Path, scale: str, out: Path) -> tuple[list[str], list[st
             missing.append(name)
         else:
             done.append(found)
+    if not done:
+        raise JobError(
+            f"{runs / scale} has no finished run: choose another --runs or --scale, "
+            f"or run `dynamite experiment {NAMES[0]} --scale {scale} --runs {runs}` first"
+        )
     (out / _PICTURES).mkdir(parents=True, exist_ok=True)
     for each in done:
         write_atomically(out / _PICTURES / f"{each.experiment.name}.svg", figure(each))
@@ -83,7 +94,8 @@ def _page(done: list[Assessment], missing: list[str], scale: str) -> str:
 def _counts(judged: Sequence[Judged]) -> list[str]:
     """How many of the paper's own claims came to what."""
     words = [each.verdict for each in judged if not each.also]
-    return [str(words.count(word) or "") for word in get_args(Verdict)]
+    holds, fails = words.count("holds"), words.count("does not hold")
+    return [str(count or "") for count in (holds, fails, len(words) - holds - fails)]
 
 
 def _ours(judged: Sequence[Judged]) -> str:

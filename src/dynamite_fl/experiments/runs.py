@@ -1,6 +1,6 @@
 """The runs of an experiment: where they are, which are finished, and what they came to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,18 +75,23 @@ class Plays:
         """Where Theorem 2's answer for a panel is kept."""
         return self.pool / f"theorem-{panel}-{seed}.json"
 
-    def ask_theorem(self, data_dir: Path | None) -> None:
-        """Have Theorem 2 answer where it has not."""
+    def questions(self) -> Iterator[tuple[str, int, theorem.Question]]:
+        """What Theorem 2 is asked, by panel and seed."""
         wanted = self.experiment.theorem.get(self.scale)
         if wanted is None:
             return
         contender = next(iter(self.experiment.contenders))
         for panel in self.experiment.panels_at(self.scale):
             for seed in range(self.seeds):
-                if not self.plan_file(panel, seed).exists():
-                    job = self.experiment.job_of(self.scale, panel, contender, seed)
-                    plan = theorem.asked(job, wanted, data_dir)
-                    theorem.save(self.plan_file(panel, seed), plan)
+                job = self.experiment.job_of(self.scale, panel, contender, seed)
+                yield panel, seed, theorem.Question(job, wanted)
+
+    def ask_theorem(self, data_dir: Path | None) -> None:
+        """Have Theorem 2 answer what it has not."""
+        for panel, seed, question in self.questions():
+            file = self.plan_file(panel, seed)
+            if not theorem.is_answered(file, question):
+                theorem.save(file, question, theorem.asked(question, data_dir))
 
 
 @dataclass(frozen=True)
@@ -140,10 +145,9 @@ def gather(plays: Plays) -> Gathered:
 
 def _plans(plays: Plays) -> dict[str, dict[int, theorem.Plan]]:
     found: dict[str, dict[int, theorem.Plan]] = {}
-    for panel in plays.experiment.panels_at(plays.scale):
-        for seed in range(plays.seeds):
-            if plan := theorem.load(plays.plan_file(panel, seed)):
-                found.setdefault(panel, {})[seed] = plan
+    for panel, seed, question in plays.questions():
+        if plan := theorem.load(plays.plan_file(panel, seed), question):
+            found.setdefault(panel, {})[seed] = plan
     return found
 
 

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from dynamite_fl.engine.pilot import pilot
 from dynamite_fl.engine.simulated import SimulatedEngine
@@ -16,12 +17,32 @@ from dynamite_fl.run_config import TrainingJob, make_training
 Plan = Mapping[int, tuple[int, int]]
 
 
-def asked(job: TrainingJob, theorem: Theorem, data_dir: Path | None) -> Plan:
+@dataclass(frozen=True)
+class Question:
+    """What Theorem 2 is asked.
+
+    Attributes:
+        job: Of which job.
+        theorem: For which rounds and samples.
+    """
+
+    job: TrainingJob
+    theorem: Theorem
+
+    def to_json(self) -> dict[str, Any]:
+        """All that the answer depends on, as it comes back from a file."""
+        asks = {"job": self.job.tables, "theorem": asdict(self.theorem)}
+        found: dict[str, Any] = json.loads(json.dumps(asks))
+        return found
+
+
+def asked(question: Question, data_dir: Path | None) -> Plan:
     """Local steps and batch size by rounds, with the loss's constants from a pilot run.
 
     The limits are those that pay for ``theorem.samples`` of each client in each round, and
     nothing else binds.
     """
+    job, theorem = question.job, question.theorem
     training = make_training(job, data_dir)
     engine, rate = training.engine, float(job.tables["training"]["learning_rate"])
     if not isinstance(engine, SimulatedEngine):
@@ -48,15 +69,28 @@ def _paying_for(samples: int, fleet: Fleet, limits: Limits, rounds: int) -> Limi
     )
 
 
-def save(path: Path, plan: Plan) -> None:
-    """Write it beside the run folders."""
+def save(path: Path, question: Question, plan: Plan) -> None:
+    """Write the answer beside the run folders, with what was asked."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps({str(k): list(v) for k, v in plan.items()}) + "\n")
+    write_atomically(path, json.dumps({"question": question.to_json(), "plan": plan}) + "\n")
 
 
-def load(path: Path) -> Plan:
-    """What ``save`` wrote; nothing if there is no such file."""
+def is_answered(path: Path, question: Question) -> bool:
+    """Whether the file answers this very question."""
+    return path.is_file() and _read(path).get("question") == question.to_json()
+
+
+def load(path: Path, question: Question) -> Plan:
+    """What ``save`` wrote; nothing if there is no such file, or it answers another question."""
     if not path.is_file():
         return {}
-    read = json.loads(path.read_text(encoding="utf-8"))
-    return {int(rounds): (steps, size) for rounds, (steps, size) in read.items()}
+    read, asks = _read(path), question.to_json()
+    if read.get("question", asks) != asks:
+        return {}
+    plan = read.get("plan", read)  # alone, in files from before questions were kept
+    return {int(rounds): (steps, size) for rounds, (steps, size) in plan.items()}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return read
