@@ -13,7 +13,7 @@ from dynamite_fl.cli import app
 from dynamite_fl.experiments import NAMES
 from dynamite_fl.experiments.read import load_experiment
 
-VERDICTS = {"holds", "does not hold", "not at this scale"}
+VERDICTS = {"holds", "does not hold", "not at this scale", "one seed shows no spread"}
 
 
 def texts(svg: Path) -> str:
