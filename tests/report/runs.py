@@ -12,7 +12,12 @@ from dynamite_fl.hindsight import Pair
 from dynamite_fl.run_config import TrainingJob, load_training_job, make_training, to_toml
 from dynamite_fl.simulation import one_thread
 
-SHORT = ("task.model=softmax", "training.evaluate_every=2", "limits.rounds=12")
+SHORT = (
+    "task.model=softmax",
+    "training.evaluate_every=2",
+    "limits.rounds=12",
+    "limits.budget=40",  # small batches, so that M_i can be measured
+)
 STREAM = (
     'stream={arrivals="smooth", initial=20, size=8, every=3, order="continuous", buffer_size=40}'
 )
