@@ -366,6 +366,6 @@ def test_grid_leaves_out_what_does_not_fit() -> None:
     assert Pair(1, 90) in pairs  # by the budget alone all data fit
     assert outline(fleet, limits, pairs) == [Pair(1, 50), Pair(2, 25), Pair(5, 10)]
     pairs = grid(fleet, limits, known=Pair(2, 25))
-    assert outline(fleet, limits, pairs) == [Pair(1, 50), Pair(2, 12), Pair(5, 10)]
+    assert outline(fleet, limits, pairs) == [Pair(1, 50), Pair(2, 22), Pair(5, 10)]
     hurried = Limits(deadline=0.52, budget=1e6, cost_per_sample=0.1, cost_per_round=0, rounds=9)
     assert grid(fleet, hurried) == [Pair(1, 1), Pair(1, 2), Pair(2, 1)]  # fewer rounds, one

@@ -94,4 +94,4 @@ def test_one_seed_is_enough_to_draw_but_not_to_judge(played: Path) -> None:
     shown = CliRunner().invoke(app, [*words, "--runs", str(played)])
     assert shown.exit_code == 0, shown.output
     verdicts = {claim["verdict"] for claim in json.loads(shown.stdout)["claims"]}
-    assert verdicts == {"not at this scale"}
+    assert verdicts == {"one seed shows no spread"}
