@@ -1,5 +1,6 @@
 """A claim of the paper: what all forms of it have in common."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,7 +25,7 @@ class Piece:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
+class Claim(ABC):
     """What all forms have.
 
     Attributes:
@@ -43,9 +44,9 @@ class Claim:
     also: str = ""
     because: Mapping[str, str] = field(default_factory=dict)
 
+    @abstractmethod
     def pieces(self, found: Found, panels: Sequence[str]) -> Iterator[Piece]:
         """Each comparison, judged."""
-        raise NotImplementedError
 
     def named_contenders(self) -> Iterator[tuple[str, str]]:
         """Contenders that it names, and by which key."""
