@@ -1,24 +1,26 @@
 """The feedback beside FedAvg, the paper's rule and the best fixed setting in hindsight.
 
     python benchmarks/feedback.py --data-dir DATA [--seeds 3] [--runs runs/feedback]
-        [--only softmax time] [--list]
+        [--only softmax time] [--drawn 20] [--list]
 
-The cases are those of ``cases.py``. Finished runs are kept, so that the command can be repeated. It
-prints a table in Markdown.
+The cases are those of ``cases.py``, or some drawn at random (``drawn.py``). Finished runs are kept,
+so that the command can be repeated. It prints a table in Markdown.
 """
 
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from cases import Case, cases
 from comparing import compared, parser_of, percent
+from drawn import Drawn, drawn
 
 OURS = ["dynamite-feedback", "dynamite"]
 HEADINGS = ["model", "data", "rate", "rounds", "a step's overhead", "bound by", "fedavg"]
 HEADINGS += ["dynamite", "feedback", "best fixed", "dynamite, of the way", "feedback, of the way"]
 
 
-def row(case: Case, found: dict[str, Any]) -> str:
+def row(case: Case | Drawn, found: dict[str, Any]) -> str:
     """A line of the table."""
     rows = {each["controller"]: each for each in found["controllers"]}
     looked = found["hindsight"]
@@ -37,9 +39,13 @@ def share(covered: float | None) -> str:
 def main() -> None:
     parser = parser_of(__doc__, "runs/feedback")
     parser.add_argument("--only", nargs="+", default=[], help="words that a case must have, all")
+    parser.add_argument(
+        "--drawn", type=int, default=0, help="so many cases drawn at random instead"
+    )
     parser.add_argument("--list", action="store_true", help="print the cases' names")
     arguments = parser.parse_args()
-    chosen = [case for case in cases() if all(word in case.name for word in arguments.only)]
+    known: Sequence[Case | Drawn] = drawn(arguments.drawn) if arguments.drawn else cases()
+    chosen = [case for case in known if all(word in case.name for word in arguments.only)]
     if arguments.list:
         print(*(case.name for case in chosen), sep="\n")
         return

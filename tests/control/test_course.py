@@ -52,7 +52,7 @@ def test_the_progress_of_gradient_descent_is_foreseen(steps: int) -> None:
 
 def test_steps_that_go_on_gaining_should_be_more_and_steps_that_lose_fewer() -> None:
     steps = np.arange(1, 33)
-    for tail, best in ((1.0, 32), (0.25, 20), (-1.0, 8)):
+    for tail, best in ((1.0, 32), (0.125, 20), (-1.0, 8)):
         both = np.ones(1)
         course = Course(both, both, local_steps=16.0, slope=1.0, tail_slope=tail, weight=9.0)
         assert steps[np.argmax(progress(course, steps))] == best
@@ -75,3 +75,13 @@ def test_noise_is_not_gain() -> None:
         course = follow(course, PathReport(head, tail, np.ones(1)), 10, 1.0)
     assert abs(course.slope) < 4 * course.error
     assert course.slope < 0.2 * 50  # of the noise's own squared norm
+
+
+def test_rounds_count_less_and_less() -> None:
+    """Heads 1 of 4 steps and 3 of 8, a round later: (0.8 * 1 + 3) / 1.8."""
+    course = follow(NO_COURSE, path([1], [1]), 4, RATE)
+    course = follow(course, path([3], [3]), 8, RATE)
+    course = follow(course, path([9], [9]), 99, RATE)  # the last one is in no mean yet
+    assert course.head[0] == pytest.approx(3.8 / 1.8)
+    assert course.local_steps == pytest.approx((0.8 * 4 + 8) / 1.8)
+    assert course.newest_steps == 8

@@ -44,6 +44,9 @@ def test_one_step_where_no_more_is_allowed_or_fits() -> None:
 def test_local_steps_double_at_most_and_halve_where_they_lose() -> None:
     assert plan_of(state(1.0, 1.0)).local_steps == 16
     assert plan_of(state(1.0, -1.0, steps=16.0)).local_steps == 8
+    grown = state(1.0, 1.0)
+    grown = replace(grown, course=replace(grown.course, newest_steps=12.0))
+    assert plan_of(grown).local_steps == 24  # twice the newest, if that was more than the mean
     assert plan_of(state(1.0, 1.0, steps=1.0)).local_steps == 4  # never caught in single steps
 
 

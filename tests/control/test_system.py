@@ -23,27 +23,39 @@ def timed(system: System, size: int, seconds: float, memory: float = 0.9) -> Sys
     return update(system, report([0], sizes=[size], step_seconds=[seconds]), memory)
 
 
-@given(
-    st.floats(1e-4, 10),
-    st.floats(0.1, 1e5),
-    st.lists(st.integers(1, 2000), min_size=2, max_size=8, unique=True),
-)
-def test_affine_times_are_recovered(overhead: float, speed: float, sizes: list[int]) -> None:
-    sizes = sorted(sizes)
+@given(st.floats(1e-4, 10), st.floats(0.1, 1e5), st.integers(1, 200), st.integers(3, 10))
+def test_affine_times_are_recovered(overhead: float, speed: float, size: int, times: int) -> None:
+    """Sizes of 1 and ``times`` in turn for long: seconds are as exact as the guess's weight lets.
+
+    Against the guess counts weight * variance of sizes / noise * (doubt * seconds a sample)^2, with
+    noise = (0.1 seconds)^2 / weight: at a weight of 10 that is 100 * 25 * (spread / mean)^2, where
+    spread / mean is at least 1/2 here; so at most 1/625 of the guess is left.
+    """
     system = first_guess(fleet())
-    for size in [sizes[0], 2 * sizes[-1]]:  # far enough apart
-        system = timed(system, size, overhead + size / speed)
-    for size in sizes:
-        system = timed(system, size, overhead + size / speed)
-        step = overhead + 2 * sizes[-1] / speed
-        assert 1 / system.samples_per_second[0] == pytest.approx(1 / speed, abs=1e-9 * step)
-        assert system.step_overhead[0] == pytest.approx(overhead, abs=1e-9 * step)
+    for _ in range(50):
+        for each in (size, times * size):
+            system = timed(system, each, overhead + each / speed)
+    mean = overhead + (1 + times) / 2 * size / speed
+    per_sample = mean / ((1 + times) / 2 * size)
+    assert 1 / system.samples_per_second[0] == pytest.approx(1 / speed, abs=per_sample / 600)
 
 
-def test_two_different_batch_sizes_are_enough() -> None:
-    system = timed(timed(first_guess(fleet()), 20, 0.3), 50, 0.6)
-    assert system.samples_per_second[0] == pytest.approx(100, rel=1e-12)
-    assert system.step_overhead[0] == pytest.approx(0.1, rel=1e-12)
+def test_the_guess_counts_like_a_measured_slope() -> None:
+    """Worked by hand: 0.3 s at 20 samples, 0.6 s at 50, both counting alike, a guess of 0.2 + s/50.
+
+    Means are 35 samples and 0.45 s, the variance of sizes 225, and the slope 0.01, with the error
+    of (0.1 * 0.45)^2 / 2 / (2 * 225) = 2.25e-6. The guess has 10 samples' worth of overhead: a
+    slope of 0.45 / 45 = 0.01 too, so that it cannot matter how much it counts. A guess without
+    overhead has 0.45 / 35, and the error (0.5 * 0.45 / 35)^2 = 4.133e-5.
+    """
+    system = timed(timed(first_guess(fleet()), 20, 0.3, 1.0), 50, 0.6, 1.0)
+    assert system.samples_per_second[0] == pytest.approx(100)
+    assert system.step_overhead[0] == pytest.approx(0.1)
+    system = timed(timed(first_guess(fleet(step_overhead=0)), 20, 0.3, 1.0), 50, 0.6, 1.0)
+    ours, guess = 1 / 2.25e-6, 1 / (0.5 * 0.45 / 35) ** 2
+    slope = (ours * 0.01 + guess * 0.45 / 35) / (ours + guess)
+    assert 1 / system.samples_per_second[0] == pytest.approx(slope)
+    assert system.step_overhead[0] == pytest.approx(0.45 - 35 * slope)
 
 
 def test_before_that_the_given_ratio_stays() -> None:
@@ -62,10 +74,9 @@ def test_a_free_step_becomes_proportional() -> None:
 
 def test_constant_times_are_recognised() -> None:
     system = first_guess(fleet())
-    for size in (20, 60, 40, 100):
+    for size in (20, 60, 40, 100) * 10:
         system = timed(system, size, 0.5)
-    assert system.step_overhead[0] == pytest.approx(0.5, rel=1e-6)
-    assert system.samples_per_second[0] > 1e6
+    assert system.step_overhead[0] == pytest.approx(0.5, rel=0.01)
 
 
 def test_times_that_fall_with_the_batch_size_leave_no_negative_slope() -> None:
@@ -82,15 +93,33 @@ def test_times_that_rise_too_fast_leave_no_negative_overhead() -> None:
 
 
 def test_noise_does_not_pass_for_a_slope() -> None:
-    """Batch sizes that hardly differ: the ratio stays, the scale follows."""
+    """Batch sizes that hardly differ: the ratio all but stays, the scale follows.
+
+    Sizes vary by 1.4 % and seconds by 20 %: a slope's error is 0.2 / 0.014 / sqrt(10) = 4.5 times
+    the seconds a sample, that of the guess half of them, so it counts 80 times as much.
+    """
     random = np.random.default_rng(0)
     system = first_guess(fleet())
     for _ in range(50):
         size = int(random.integers(98, 103))
         system = timed(system, size, (0.4 + size / 25) * float(np.exp(random.normal(0, 0.2))))
-    ratio = system.step_overhead[0] * system.samples_per_second[0]
-    assert ratio == pytest.approx(10, rel=1e-9)
-    assert system.samples_per_second[0] == pytest.approx(25, rel=0.2)
+    step = system.step_overhead[0] + 100 / system.samples_per_second[0]
+    assert system.step_overhead[0] == pytest.approx(step / 11, abs=step * 3 * 4.5 / 80)
+    assert step == pytest.approx(4.4, rel=0.2)
+
+
+def test_nobody_is_stuck_with_a_slope_found_by_chance() -> None:
+    """Twenty clients whose times vary by 10 %, on batches that differ by some 10 %: for each, ten
+    samples are known to be much quicker than a hundred."""
+    random = np.random.default_rng(1)
+    system = first_guess(fleet(20, step_overhead=0.0))
+    for _ in range(100):
+        sizes = random.integers(85, 116, 20)
+        seconds = sizes / 50 * np.exp(random.normal(0, 0.1, 20))
+        system = update(system, report([*range(20)], sizes=[*sizes], step_seconds=[*seconds]))
+        ten = system.step_overhead + 10 / system.samples_per_second
+        hundred = system.step_overhead + 100 / system.samples_per_second
+        assert (ten < 0.7 * hundred).all()
 
 
 def test_drift_is_followed() -> None:
@@ -131,7 +160,7 @@ def test_unseen_clients_take_the_median() -> None:
     system = first_guess(fleet(5, samples_per_second=np.inf, step_overhead=[1, 2, 3, 4, 5]))
     one = report([4, 0, 2], sizes=[9, 9, 9], step_seconds=[50, 10, 20], comm_seconds=[7, np.nan, 5])
     known = as_fleet(update(system, one), np.array([0, 1, 4]), np.arange(5))
-    assert known.step_overhead.tolist() == [10, 20, 50]
+    assert known.step_overhead == pytest.approx([10, 20, 50])
     assert known.comm_seconds.tolist() == [6, 6, 7]
     assert known.gradient_variance.tolist() == [0, 1, 4]
     assert known.label(2) == "client 4"

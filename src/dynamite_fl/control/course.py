@@ -9,7 +9,7 @@ gain. The noise that one round leaves in the model, the next one works off first
 where the last one led; so heads are compared with rounds before the last only.
 
 What the t-th of tau steps gains is taken as a curve through both: clients soon learn what they
-alone have, and then less and less, so it falls fast at first; (1 - at)^2 does, until it is nothing.
+alone have, and then less and less, so it falls fast at first; (1 - at)^3 does, until it is nothing.
 Where the second half lost, it is a line, which goes below nothing.
 """
 
@@ -24,6 +24,8 @@ from dynamite_fl.reports import PathReport
 
 _MEMORY = 0.8  # what a round counts one round later
 _HEAD, _TAIL = 0.25, 0.75  # where the middles of head and tail are on the way
+_POWER = 3  # of the curve
+_LEAST_FALL = 1e-8  # of the curve, which is even enough
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +36,7 @@ class Course:
         head: Mean gradient of earlier heads, (m,).
         tail: The same of earlier tails, (m,).
         local_steps: Of how many local steps they are.
+        newest_steps: The same of the newest round in these means.
         path_weight: Of these means; 0 before the second round.
         last_head: Of the last round, which is in no mean yet, (m,).
         last_tail: Likewise, (m,).
@@ -48,6 +51,7 @@ class Course:
     head: FloatArray
     tail: FloatArray
     local_steps: float = 1.0
+    newest_steps: float = 1.0
     path_weight: float = 0.0
     last_head: FloatArray = field(default_factory=lambda: np.zeros(0))
     last_tail: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -96,13 +100,15 @@ def _with_last(course: Course) -> Course:
         return course
     if course.path_weight == 0:
         first = replace(course, head=course.last_head, tail=course.last_tail)
-        return replace(first, local_steps=float(course.last_steps), path_weight=1.0)
+        steps = float(course.last_steps)
+        return replace(first, local_steps=steps, newest_steps=steps, path_weight=1.0)
     weight = _MEMORY * course.path_weight + 1
     return replace(
         course,
         head=course.head + (course.last_head - course.head) / weight,
         tail=course.tail + (course.last_tail - course.tail) / weight,
         local_steps=course.local_steps + (course.last_steps - course.local_steps) / weight,
+        newest_steps=float(course.last_steps),
         path_weight=weight,
     )
 
@@ -121,21 +127,19 @@ def progress(course: Course, local_steps: ArrayLike) -> FloatArray:
         >>> progress(course, [2, 4, 8])
         array([3., 4., 0.])
 
-        If it still gains a quarter, the gain is nothing after ten steps, and stays so.
+        If it still gains an eighth, half a step's root, nothing is gained after ten steps.
 
-        >>> course = replace(course, tail_slope=0.25)
+        >>> course = replace(course, tail_slope=0.125)
         >>> progress(course, [4, 10, 16]).round(2)
-        array([4.08, 5.21, 5.21])
+        array([4.25, 4.88, 4.88])
     """
     share = np.asarray(local_steps, dtype=np.float64) / course.local_steps
     q = course.persistence if course.local_steps > 1 else 1.0  # a single step has no tail
-    power = 2 if q > 0 else 1
+    power = _POWER if q > 0 else 1
     root = q ** (1 / power) if q > 0 else q
-    fall = (1 - root) / (_TAIL - root * _HEAD)
+    fall = max((1 - root) / (_TAIL - root * _HEAD), _LEAST_FALL)
     start = (max(course.slope, 0.0) + course.error) / (1 - fall * _HEAD) ** power
     if q > 0:
-        share = np.minimum(share, 1 / max(fall, np.finfo(float).tiny))
-        gained = share - fall * share**2 + fall**2 * share**3 / 3
-    else:
-        gained = share - fall * share**2 / 2
+        share = np.minimum(share, 1 / fall)
+    gained = (1 - (1 - fall * share) ** (power + 1)) / (fall * (power + 1))
     return np.asarray(start * course.local_steps * gained)

@@ -146,7 +146,8 @@ class Feedback:
         """The plan for these rounds after which the loss is least."""
         unseen = course.weight == 0
         least = min(_FEWEST_STEPS, limits.max_local_steps)
-        most = least if unseen else max(math.ceil(_LONGEST_STEP * course.local_steps), least)
+        usual = max(course.local_steps, course.newest_steps)
+        most = least if unseen else max(math.ceil(_LONGEST_STEP * usual), least)
         most = min(most, least * 2 ** min(rounds - 1, _ENDING))
 
         def loss_after(

@@ -1,9 +1,10 @@
 """How fast is every client? Averages of what was measured, the newest counting most.
 
 One local step on s samples takes overhead + s / speed seconds. The two are told apart by a
-regression of measured seconds on batch sizes. Where that tells nothing yet, because batch
-sizes hardly differed or noise hides the slope, the ratio of overhead to speed stays as it
-was and only their scale follows what is measured.
+regression of measured seconds on batch sizes, beside which the ratio of the first guess counts
+for as much as it may be trusted. Where batch sizes hardly differed, or noise hides the slope, that
+ratio stands, and only the scale follows what is measured: by chance a client would else seem to
+gain nothing from smaller batches, which would then never be tried, and all wait for the slowest.
 
 A round lasts as long as its slowest client, and of many clients whose times vary one is always
 late: rounds take longer than the slowest client's mean. By how much is measured too.
@@ -19,8 +20,8 @@ from dynamite_fl.records import Fleet, FloatArray, IntArray
 from dynamite_fl.reports import RoundReport
 
 MEMORY = 0.9  # what a measurement counts one round later
-_LEAST_SPREAD = 0.05  # of batch sizes, relative to their mean, for a regression
-_LARGEST_ERROR = 0.25  # of the slope, relative to seconds per sample, for a regression
+_DOUBT = 0.5  # standard error of the first guess's slope, relative to seconds per sample
+_NOISE = 0.1  # of a single measurement, relative to it, before enough of them tell
 _LATEST = 2.0  # how many times longer than expected a round counts at most
 _LEAST_SLOPE = 1e-9  # relative to seconds per sample, so that speeds stay finite
 
@@ -47,6 +48,7 @@ class System:
         samples_per_second: p_i, the estimate; the first guess where a client was never timed.
         step_overhead: The same for the overhead.
         comm_seconds: The same for t_ui.
+        guessed_overhead: The overhead of the first guess, in samples that take as long.
         steps: Moments of timed steps; weight 0 where there are none.
         comm_weight: Weight of timed communication; 0 where there is none.
         lateness: How many times longer rounds take than the slowest client's estimate.
@@ -58,6 +60,7 @@ class System:
     samples_per_second: FloatArray
     step_overhead: FloatArray
     comm_seconds: FloatArray
+    guessed_overhead: FloatArray
     steps: Moments
     comm_weight: FloatArray
     lateness: float
@@ -67,13 +70,17 @@ class System:
 def first_guess(fleet: Fleet) -> System:
     """The system before anything was timed: the fleet as it is given."""
     nothing = np.zeros(len(fleet))
+    overhead, speed = fleet.step_overhead, fleet.samples_per_second
+    with np.errstate(invalid="ignore"):
+        guessed = np.nan_to_num(overhead * speed, posinf=np.inf)  # 0 if a step takes no time
     unlimited = np.full(len(fleet), np.inf)
     return System(
         samples=fleet.samples,
         buffer_size=unlimited if fleet.buffer_size is None else fleet.buffer_size,
-        samples_per_second=fleet.samples_per_second,
-        step_overhead=fleet.step_overhead,
+        samples_per_second=speed,
+        step_overhead=overhead,
         comm_seconds=fleet.comm_seconds,
+        guessed_overhead=guessed,
         steps=Moments(nothing, nothing, nothing, nothing, nothing, nothing),
         comm_weight=nothing,
         lateness=1.0,
@@ -90,7 +97,7 @@ def update(system: System, report: RoundReport, memory: float = MEMORY) -> Syste
         memory: What a measurement counts one round later, relative to the newest.
 
     Example:
-        Steps of 0.1 s + 0.01 s a sample, on two batch sizes.
+        Steps of 0.1 s + 0.01 s a sample, on three batch sizes; the guess was 0.02 s a sample.
 
         >>> fleet = Fleet(
         ...     samples=[500, 500],
@@ -110,8 +117,10 @@ def update(system: System, report: RoundReport, memory: float = MEMORY) -> Syste
         ...         comm_seconds=np.array([0.5]),
         ...         probe=None,
         ...     )
-        >>> system = update(update(first_guess(fleet), timed(20, 0.3)), timed(50, 0.6))
-        >>> system.samples_per_second.round(9), system.step_overhead.round(9)
+        >>> system = first_guess(fleet)
+        >>> for size, seconds in [(20, 0.3), (50, 0.6), (5, 0.15)]:
+        ...     system = update(system, timed(size, seconds))
+        >>> system.samples_per_second.round(), system.step_overhead.round(2)
         (array([ 50., 100.]), array([0. , 0.1]))
     """
     reported = np.isfinite(report.samples) & (report.samples >= 1)
@@ -190,9 +199,7 @@ def _time_steps(system: System, report: RoundReport, memory: float) -> System:
     size, seconds = report.batch_sizes[timed].astype(np.float64), report.step_seconds[timed]
     old = system.steps
     new = _one_more(_take(old, rows), size, seconds, memory)
-    overhead, speed = _overhead_and_speed(
-        new, system.step_overhead[rows], system.samples_per_second[rows]
-    )
+    overhead, speed = _overhead_and_speed(new, system.guessed_overhead[rows])
     return replace(
         system,
         steps=Moments(
@@ -231,25 +238,20 @@ def _one_more(old: Moments, size: FloatArray, seconds: FloatArray, memory: float
     )
 
 
-def _overhead_and_speed(
-    steps: Moments, overhead: FloatArray, speed: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """By regression where it tells them apart, else the old ones on the measured scale."""
+def _overhead_and_speed(steps: Moments, guessed: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The mean of the regression's slope and the first guess's, each counting by its precision.
+
+    The regression's error is that of weighted least squares, from what it leaves unexplained and,
+    as few measurements may fit by chance, from the noise that is usual.
+    """
     per_sample = steps.seconds / steps.size  # the slope if there were no overhead
     with np.errstate(divide="ignore", invalid="ignore"):
-        slope = steps.size_seconds / steps.size_size
-        left = np.maximum(steps.seconds_seconds - slope * steps.size_seconds, 0.0)
-        error = np.sqrt(left / (steps.weight * steps.size_size))  # of the slope
-        told_apart = (np.sqrt(steps.size_size) >= _LEAST_SPREAD * steps.size) & (
-            error <= _LARGEST_ERROR * per_sample
-        )
-        expected = overhead + steps.size / speed
-        scale = np.where(expected > 0, steps.seconds / expected, 0.0)
-        old_slope = np.where(expected > 0, scale / speed, per_sample)
-    # Never faster than the noise lets one tell: an overrated client gets more than it can do.
-    slope = np.clip(np.maximum(slope, error), _LEAST_SLOPE * per_sample, per_sample)
-    slope = np.where(told_apart, slope, old_slope)
-    with np.errstate(divide="ignore"):  # steps that took no time at all
+        left = steps.seconds_seconds - np.nan_to_num(steps.size_seconds**2 / steps.size_size)
+        noise = np.maximum(left, 0.0) + (_NOISE * steps.seconds) ** 2 / steps.weight
+        trust = steps.weight / noise * (_DOUBT * per_sample) ** 2
+        told = trust * steps.size_seconds + steps.seconds / (steps.size + guessed)
+        slope = np.nan_to_num(told / (trust * steps.size_size + 1))  # 0 if steps took no time
+        slope = np.clip(slope, _LEAST_SLOPE * per_sample, per_sample)
         return np.maximum(steps.seconds - slope * steps.size, 0.0), 1 / slope
 
 

@@ -1,0 +1,111 @@
+"""Jobs drawn at random, to see whether the feedback does well where nobody looked before.
+
+They have other fleets, other data and other learning rates than those of ``cases.py``, and limits
+that leave from less than half of what FedAvg's default takes to three times as much.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dynamite_fl.records import FloatArray
+
+MODELS = ("softmax", "svm", "perceptron")
+DATA = {"digits": (8 * 8, 10), "mnist": (28 * 28, 10), "emnist-reduced": (28 * 28, 47)}
+PARTITIONS = {
+    "Dirichlet 0.1": 'kind = "dirichlet"\nalpha = 0.1',
+    "Dirichlet 1": 'kind = "dirichlet"\nalpha = 1.0',
+    "by label": 'kind = "wang"\ncase = 2',
+    "shards": 'kind = "shards"',
+    "unequal": 'kind = "unequal"',
+}
+HIDDEN = 64  # units of the perceptron
+SAMPLES = 2 * 60  # that a client uses in a round of FedAvg's default
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A job, and what tells it from others; ``cells`` and ``name`` are as those of a ``Case``."""
+
+    name: str
+    cells: list[str]
+    job: str
+
+
+def drawn(number: int) -> list[Drawn]:
+    """The first so many of an endless row of jobs."""
+    return [_job(index, np.random.default_rng([20261116, index])) for index in range(number)]
+
+
+def _job(index: int, random: np.random.Generator) -> Drawn:
+    dataset, model = str(random.choice([*DATA])), str(random.choice(MODELS))
+    partition = str(random.choice([*PARTITIONS]))
+    rate = round(_between(random, 0.003, 0.03 if model == "svm" else 0.1), 4)
+    rounds = int(_between(random, 40, 200))
+    fleet = _fleet(random, int(random.integers(5, 31)))
+    devices = fleet["latency"].size
+    computing = float(random.uniform(0.1, 0.7))  # its share of FedAvg's cost, which is 1 a round
+    time, money = _between(random, 0.4, 3), _between(random, 0.8, 3)
+    columns = "\n".join(f"{key} = {column.tolist()}" for key, column in fleet.items())
+    job = f"""
+[devices]
+{columns}
+jitter = 0.1
+comm_jitter = 0.1
+
+[task]
+model = "{model}"
+dataset = "{dataset}"
+
+[partition]
+{PARTITIONS[partition]}
+
+[limits]
+rounds = {rounds}
+deadline = {rounds * time * _seconds(fleet, model, dataset):.1f}
+budget = {rounds * money:.2f}
+cost_per_sample = {computing / (SAMPLES * devices):.3g}
+cost_per_round = {1 - computing:.3f}
+
+[controller]
+name = "dynamite-feedback"
+
+[training]
+learning_rate = {rate}
+evaluate_every = 20
+"""
+    overhead = 1000 * float(np.median(fleet["step_overhead"]))
+    cells = [f"{model}, {dataset}", partition, f"{rate:g}", str(rounds)]
+    cells += [f"{overhead:.1f} ms, {devices} devices", f"{time:.2g} x time, {money:.2g} x cost"]
+    return Drawn(f"drawn-{index}-{model}-{dataset}", cells, job)
+
+
+def _between(random: np.random.Generator, low: float, high: float) -> float:
+    return float(np.exp(random.uniform(math.log(low), math.log(high))))
+
+
+def _fleet(random: np.random.Generator, devices: int) -> dict[str, FloatArray]:
+    """Devices that differ in all they have by factors of 4 to 100."""
+
+    def each(low: float, high: float) -> FloatArray:
+        return np.exp(random.uniform(math.log(low), math.log(high), devices))
+
+    return {
+        "samples_per_second": each(100, 4000).round(1),
+        "step_overhead": (_between(random, 0.5, 20) / 1000 * each(0.5, 2)).round(5),
+        "latency": each(0.02, 0.4).round(3),
+        "bandwidth": each(2e5, 2e7).round(),
+    }
+
+
+def _seconds(fleet: dict[str, FloatArray], model: str, dataset: str) -> float:
+    """What a round of FedAvg's default takes the slowest."""
+    inputs, classes = DATA[dataset]
+    weights = {
+        "softmax": (inputs + 1) * classes,
+        "svm": inputs + 1,
+        "perceptron": (inputs + 1) * HIDDEN + (HIDDEN + 1) * classes,
+    }[model]
+    moving = fleet["latency"] + 2 * 4 * weights / fleet["bandwidth"]
+    return float(max(moving + 2 * fleet["step_overhead"] + SAMPLES / fleet["samples_per_second"]))
