@@ -19,10 +19,9 @@ from unittest.mock import PropertyMock, patch
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 
 from cases import Case
-from dynamite_fl.control import course, feedback
+from dynamite_fl.control import course, feedback, system
 from dynamite_fl.control.course import Course
 from dynamite_fl.control.feedback import Feedback, FeedbackState
 from dynamite_fl.control.rounds import largest_batch, repeated
@@ -34,6 +33,7 @@ from dynamite_fl.run_config import load_training_job, make_training
 CASES = [
     Case("softmax"),
     Case("softmax", "by label", "time"),
+    Case("softmax", "by label", "time", rate=0.03),
     Case("svm", "by label"),
     Case("perceptron", bound="time"),
     Case("perceptron", "by label"),
@@ -46,18 +46,20 @@ def with_the_last(before: Course, path: PathReport, local_steps: int, rate: floa
     return course.follow(replace(course._with_last(before), last_steps=0), path, local_steps, rate)
 
 
+def as_long(*_: object) -> int:
+    """Local steps that no round has, so that none is shorter for being among the last."""
+    return 10**6
+
+
 def without_price(variance: FloatArray, *_: object) -> FloatArray:
     """Noise costs next to nothing, of all clients alike."""
     return np.full_like(variance, 1e-12)
 
 
-def line(seen: Course, local_steps: ArrayLike) -> FloatArray:
-    """What steps gain falls evenly, below nothing in the end, whatever tails showed."""
-    share = np.asarray(local_steps, dtype=np.float64) / seen.local_steps
-    q = seen.persistence if seen.local_steps > 1 else 1.0
-    fall = (1 - q) / (0.75 - q * 0.25)
-    start = (max(seen.slope, 0.0) + seen.error) / (1 - fall * 0.25)
-    return np.asarray(start * seen.local_steps * (share - fall * share**2 / 2))
+def by_the_mean(before: Course, path: PathReport, local_steps: int, rate: float) -> Course:
+    """Local steps at most double their mean."""
+    after = course.follow(before, path, local_steps, rate)
+    return replace(after, newest_steps=after.local_steps)
 
 
 best = Feedback._best
@@ -74,13 +76,17 @@ def one_size(self: Feedback, fleet: Fleet, limits: Limits, rounds: int, seen: Co
 VARIANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "all of it": nullcontext,
     "tails not looked at": lambda: patch.object(Course, "persistence", 1.0),
-    "gain falls by a line": lambda: patch.object(feedback, "progress", line),
+    "gain falls by a line": lambda: patch.object(course, "_POWER", 1),
+    "gain falls by the fifth power": lambda: patch.object(course, "_POWER", 5),
     "last round compared too": lambda: patch.object(feedback, "follow", with_the_last),
     "no standard error": lambda: patch.object(Course, "error", PropertyMock(return_value=0.0)),
     "one step at least": lambda: patch.object(feedback, "_FEWEST_STEPS", 1),
     "steps may grow at once": lambda: patch.object(feedback, "_LONGEST_STEP", 1e6),
+    "steps double their mean": lambda: patch.object(feedback, "follow", by_the_mean),
+    "last rounds as long": lambda: patch.object(feedback, "_most_before_the_end", as_long),
     "all rounds played": lambda: patch.object(FeedbackState, "data_streams", True),
     "noise costs nothing": lambda: patch.object(feedback, "_varied", without_price),
+    "guess of speeds forgotten": lambda: patch.object(system, "_DOUBT", 1e3),
     "one batch size for all": lambda: patch.object(Feedback, "_best", one_size),
 }
 

@@ -104,7 +104,7 @@ def _seconds(fleet: dict[str, FloatArray], model: str, dataset: str) -> float:
     inputs, classes = DATA[dataset]
     weights = {
         "softmax": (inputs + 1) * classes,
-        "svm": inputs + 1,
+        "svm": inputs,
         "perceptron": (inputs + 1) * HIDDEN + (HIDDEN + 1) * classes,
     }[model]
     moving = fleet["latency"] + 2 * 4 * weights / fleet["bandwidth"]

@@ -187,9 +187,14 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     assert "damaged" in result.stderr
 
 
-def test_a_loss_that_turns_nan_is_said(tmp_path: Path) -> None:
-    change = ("--set", "training.learning_rate=1e25", "--set", "task.model=perceptron")
-    result = dynamite("run", "--runs", tmp_path, "--name", "a", *SHORT[:2], *change)
+@pytest.mark.parametrize(("model", "rate", "rounds"), [("perceptron", 1e25, 12), ("svm", 1.0, 150)])
+def test_a_loss_that_turns_nan_is_said(
+    tmp_path: Path, model: str, rate: float, rounds: int
+) -> None:
+    """At once, or by and by, while gradients are finite but larger than can be planned with."""
+    change = [f"training.learning_rate={rate}", f"task.model={model}", f"limits.rounds={rounds}"]
+    more = [word for each in change for word in ("--set", each)]
+    result = dynamite("run", "--runs", tmp_path, "--name", "a", *more)
     assert result.returncode == 2
     assert "try a smaller training.learning_rate" in result.stderr
 

@@ -66,6 +66,18 @@ def test_in_the_middles_of_head_and_tail_the_next_step_gains_what_was_seen(tail:
     np.testing.assert_allclose((after - before) / 2e-4, [2.0, 2 * tail], rtol=1e-3, atol=1e-3)
 
 
+def test_worse_tails_never_want_more_steps() -> None:
+    """Also where they turn from gain to loss: the curve changes evenly there."""
+    both, steps = np.ones(1), np.arange(1, 200)
+    best, curves = [], []
+    for tail in np.linspace(1, -1, 201):
+        course = Course(both, both, local_steps=40.0, slope=1.0, tail_slope=tail, weight=9.0)
+        curves.append(progress(course, steps[:40]))
+        best.append(int(steps[np.argmax(progress(course, steps))]))
+    assert best == sorted(best, reverse=True)
+    assert np.abs(curves[99] - curves[101]).max() < 0.25 * curves[100].max()
+
+
 def test_noise_is_not_gain() -> None:
     """Heads of nothing but independent noise: the slope stays within its error."""
     random = np.random.default_rng(0)

@@ -27,6 +27,21 @@ def plan_of(given: FeedbackState, limits: Limits = LIMITS) -> Plan:
     return CONTROL._plan(FLEET, limits, given)
 
 
+def of_a_round(path: PathReport) -> RoundReport:
+    return RoundReport(
+        round_index=1,
+        clients=BOTH,
+        local_steps=2,
+        batch_sizes=np.array([9, 9]),
+        present=np.array([True, True]),
+        samples=np.array([500.0, 500.0]),
+        step_seconds=np.array([0.1, 0.1]),
+        comm_seconds=np.array([0.1, 0.1]),
+        probe=None,
+        path=path,
+    )
+
+
 def test_the_first_round_has_four_steps_on_all_that_fits() -> None:
     """Of 900, 100 rounds leave 8 each for samples: 160 of them, 40 a step, 20 a client."""
     plan, _ = CONTROL.start(FLEET, LIMITS, BOTH)
@@ -89,19 +104,18 @@ def test_rounds_that_are_open_or_too_many_leave_room_for_local_steps() -> None:
         assert plan.local_steps >= 4
 
 
+def test_what_cannot_be_a_gradient_is_not_learned_from() -> None:
+    """Of a training that fails; that it does is for the loop to say."""
+    _, known = CONTROL.start(FLEET, LIMITS, BOTH)
+    for far in (1e300, np.inf, np.nan):
+        path = PathReport(np.array([far, 1.0]), np.ones(2), np.array([np.nan, 1e40]))
+        _, after = CONTROL.adapt(of_a_round(path), LIMITS, BOTH, known)
+        assert after.course.last_steps == 0
+        assert np.isnan(after.gradient_variance).all()
+
+
 def test_what_a_round_shows_of_gradients_is_averaged() -> None:
-    report = RoundReport(
-        round_index=1,
-        clients=BOTH,
-        local_steps=2,
-        batch_sizes=np.array([9, 9]),
-        present=np.array([True, True]),
-        samples=np.array([500.0, 500.0]),
-        step_seconds=np.array([0.1, 0.1]),
-        comm_seconds=np.array([0.1, 0.1]),
-        probe=None,
-        path=PathReport(np.ones(1), np.ones(1), np.array([14.0, np.nan])),
-    )
+    report = of_a_round(PathReport(np.ones(1), np.ones(1), np.array([14.0, np.nan])))
     _, after = CONTROL.adapt(report, LIMITS, BOTH, state(1.0, 1.0))
     assert after.gradient_variance.tolist() == pytest.approx([7.0, 4.0])  # 0.7 * 4 + 0.3 * 14
 

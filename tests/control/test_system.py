@@ -25,7 +25,7 @@ def timed(system: System, size: int, seconds: float, memory: float = 0.9) -> Sys
 
 @given(st.floats(1e-4, 10), st.floats(0.1, 1e5), st.integers(1, 200), st.integers(3, 10))
 def test_affine_times_are_recovered(overhead: float, speed: float, size: int, times: int) -> None:
-    """Sizes of 1 and ``times`` in turn for long: seconds are as exact as the guess's weight lets.
+    """A size and ``times`` it in turn for long: the slope is as exact as the guess's weight lets.
 
     Against the guess counts weight * variance of sizes / noise * (doubt * seconds a sample)^2, with
     noise = (0.1 seconds)^2 / weight: at a weight of 10 that is 100 * 25 * (spread / mean)^2, where
@@ -44,7 +44,7 @@ def test_the_guess_counts_like_a_measured_slope() -> None:
     """Worked by hand: 0.3 s at 20 samples, 0.6 s at 50, both counting alike, a guess of 0.2 + s/50.
 
     Means are 35 samples and 0.45 s, the variance of sizes 225, and the slope 0.01, with the error
-    of (0.1 * 0.45)^2 / 2 / (2 * 225) = 2.25e-6. The guess has 10 samples' worth of overhead: a
+    of (0.1 * 0.45)^2 / (2 * 225) = 4.5e-6. The guess has 10 samples' worth of overhead: a
     slope of 0.45 / 45 = 0.01 too, so that it cannot matter how much it counts. A guess without
     overhead has 0.45 / 35, and the error (0.5 * 0.45 / 35)^2 = 4.133e-5.
     """
@@ -52,7 +52,7 @@ def test_the_guess_counts_like_a_measured_slope() -> None:
     assert system.samples_per_second[0] == pytest.approx(100)
     assert system.step_overhead[0] == pytest.approx(0.1)
     system = timed(timed(first_guess(fleet(step_overhead=0)), 20, 0.3, 1.0), 50, 0.6, 1.0)
-    ours, guess = 1 / 2.25e-6, 1 / (0.5 * 0.45 / 35) ** 2
+    ours, guess = 1 / 4.5e-6, 1 / (0.5 * 0.45 / 35) ** 2
     slope = (ours * 0.01 + guess * 0.45 / 35) / (ours + guess)
     assert 1 / system.samples_per_second[0] == pytest.approx(slope)
     assert system.step_overhead[0] == pytest.approx(0.45 - 35 * slope)
@@ -96,7 +96,8 @@ def test_noise_does_not_pass_for_a_slope() -> None:
     """Batch sizes that hardly differ: the ratio all but stays, the scale follows.
 
     Sizes vary by 1.4 % and seconds by 20 %: a slope's error is 0.2 / 0.014 / sqrt(10) = 4.5 times
-    the seconds a sample, that of the guess half of them, so it counts 80 times as much.
+    the seconds a sample. That of the guess is half of them, so it counts 81 times as much, and what
+    the slope adds has an error of 4.5 / 81 of a step.
     """
     random = np.random.default_rng(0)
     system = first_guess(fleet())
@@ -104,7 +105,7 @@ def test_noise_does_not_pass_for_a_slope() -> None:
         size = int(random.integers(98, 103))
         system = timed(system, size, (0.4 + size / 25) * float(np.exp(random.normal(0, 0.2))))
     step = system.step_overhead[0] + 100 / system.samples_per_second[0]
-    assert system.step_overhead[0] == pytest.approx(step / 11, abs=step * 3 * 4.5 / 80)
+    assert system.step_overhead[0] == pytest.approx(step / 11, abs=1.5 * step * 4.5 / 81)
     assert step == pytest.approx(4.4, rel=0.2)
 
 
@@ -120,6 +121,19 @@ def test_nobody_is_stuck_with_a_slope_found_by_chance() -> None:
         ten = system.step_overhead + 10 / system.samples_per_second
         hundred = system.step_overhead + 100 / system.samples_per_second
         assert (ten < 0.7 * hundred).all()
+
+
+def test_a_ratio_once_told_well_stays_known() -> None:
+    """The guess says nothing of overheads. Batches fall from 64 to one, which shows them, and stay
+    at one for long, which shows nothing: what twenty samples take is still known."""
+    random = np.random.default_rng(2)
+    system = first_guess(fleet(10, step_overhead=0.0))
+    for size in [64, 64, 32, 32, 16, 16, 8, 8, 4, 4, 2, 2, *[1] * 200]:
+        seconds = (0.02 + size / 1000) * np.exp(random.normal(0, 0.1, 10))
+        one = report([*range(10)], sizes=[size] * 10, step_seconds=[*seconds])
+        system = update(system, one)
+    twenty = system.step_overhead + 20 / system.samples_per_second
+    np.testing.assert_allclose(twenty, 0.04, rtol=0.3)
 
 
 def test_drift_is_followed() -> None:

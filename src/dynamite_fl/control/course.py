@@ -9,8 +9,8 @@ gain. The noise that one round leaves in the model, the next one works off first
 where the last one led; so heads are compared with rounds before the last only.
 
 What the t-th of tau steps gains is taken as a curve through both: clients soon learn what they
-alone have, and then less and less, so it falls fast at first; (1 - at)^3 does, until it is nothing.
-Where the second half lost, it is a line, which goes below nothing.
+alone have, and then less and less, so it falls fast at first; (1 - at)^3 does. Beyond 1/a it is
+below nothing, which says no more than that rounds should end there.
 """
 
 import math
@@ -24,8 +24,7 @@ from dynamite_fl.reports import PathReport
 
 _MEMORY = 0.8  # what a round counts one round later
 _HEAD, _TAIL = 0.25, 0.75  # where the middles of head and tail are on the way
-_POWER = 3  # of the curve
-_LEAST_FALL = 1e-8  # of the curve, which is even enough
+_POWER = 3  # of the curve; odd
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,21 +124,19 @@ def progress(course: Course, local_steps: ArrayLike) -> FloatArray:
         >>> both = np.ones(1)
         >>> course = Course(both, both, local_steps=8.0, slope=1.0, tail_slope=-1.0, weight=9.0)
         >>> progress(course, [2, 4, 8])
-        array([3., 4., 0.])
+        array([7.5, 8. , 0. ])
 
-        If it still gains an eighth, half a step's root, nothing is gained after ten steps.
+        If it still gains an eighth, whose root is a half, nothing is gained after ten steps.
 
         >>> course = replace(course, tail_slope=0.125)
-        >>> progress(course, [4, 10, 16]).round(2)
-        array([4.25, 4.88, 4.88])
+        >>> progress(course, [4, 10, 12]).round(2)
+        array([4.25, 4.88, 4.87])
     """
     share = np.asarray(local_steps, dtype=np.float64) / course.local_steps
     q = course.persistence if course.local_steps > 1 else 1.0  # a single step has no tail
-    power = _POWER if q > 0 else 1
-    root = q ** (1 / power) if q > 0 else q
-    fall = max((1 - root) / (_TAIL - root * _HEAD), _LEAST_FALL)
-    start = (max(course.slope, 0.0) + course.error) / (1 - fall * _HEAD) ** power
-    if q > 0:
-        share = np.minimum(share, 1 / fall)
-    gained = (1 - (1 - fall * share) ** (power + 1)) / (fall * (power + 1))
+    root = math.copysign(abs(q) ** (1 / _POWER), q)
+    fall = (1 - root) / (_TAIL - root * _HEAD)
+    start = (max(course.slope, 0.0) + course.error) / (1 - fall * _HEAD) ** _POWER
+    left = 1 - fall * share
+    gained = share * sum(left**power for power in range(_POWER + 1)) / (_POWER + 1)
     return np.asarray(start * course.local_steps * gained)

@@ -26,6 +26,7 @@ _FEWEST_STEPS = 4  # so that a head has two, in which what swings to and fro can
 _LONGEST_STEP = 2.0  # how many times the usual local steps are looked at
 _ENDING = 16  # rounds before the last in which local steps may halve
 _FEWER = 0.85  # the rounds that are looked at next, as a part of the last
+_LARGEST = 1e15  # of what can be a gradient: beyond it, training has failed, and the loop says so
 _VARIANCE_MEMORY = 0.7
 
 
@@ -108,7 +109,7 @@ class Feedback:
     ) -> tuple[Plan, FeedbackState]:
         """The best next round by what is now known."""
         state = replace(state, system=update(state.system, report, self.memory))
-        if report.path is not None:
+        if report.path is not None and _is_sound(report.path):
             state = replace(
                 state,
                 course=follow(state.course, report.path, report.local_steps, self.learning_rate),
@@ -148,7 +149,7 @@ class Feedback:
         least = min(_FEWEST_STEPS, limits.max_local_steps)
         usual = max(course.local_steps, course.newest_steps)
         most = least if unseen else max(math.ceil(_LONGEST_STEP * usual), least)
-        most = min(most, least * 2 ** min(rounds - 1, _ENDING))
+        most = min(most, _most_before_the_end(least, rounds))
 
         def loss_after(
             geometry: LossGeometry,  # noqa: ARG001  what an objective takes
@@ -165,10 +166,21 @@ class Feedback:
         return cooptimize(fleet, replace(limits, rounds=rounds), NOT_KNOWN, loss_after)
 
 
+def _most_before_the_end(least: int, rounds: int) -> int:
+    """In the last round the least, in the one before it twice as many, and so on."""
+    return least << min(rounds - 1, _ENDING)
+
+
+def _is_sound(path: PathReport) -> bool:
+    """Whether it can be what steps of finite gradients led to."""
+    ways = np.concatenate([path.head, path.tail])
+    return bool(np.all(np.abs(ways) < _LARGEST))  # not so if NaN
+
+
 def _varied(variance: FloatArray, clients: IntArray, path: PathReport) -> FloatArray:
     """M_i with what a round showed of it."""
     found = path.gradient_variance
-    seen = np.isfinite(found)
+    seen = found < _LARGEST**2  # not so if NaN
     rows = clients[seen]
     known = np.where(np.isfinite(variance[rows]), variance[rows], found[seen])
     changed = variance.copy()

@@ -1,10 +1,11 @@
 """How fast is every client? Averages of what was measured, the newest counting most.
 
 One local step on s samples takes overhead + s / speed seconds. The two are told apart by a
-regression of measured seconds on batch sizes, beside which the ratio of the first guess counts
-for as much as it may be trusted. Where batch sizes hardly differed, or noise hides the slope, that
-ratio stands, and only the scale follows what is measured: by chance a client would else seem to
-gain nothing from smaller batches, which would then never be tried, and all wait for the slowest.
+regression of measured seconds on batch sizes, beside which a guess of their ratio counts for as
+much as it may be trusted: the first one, later that of the last regression that told it well.
+Where batch sizes hardly differed, or noise hides the slope, it stands, and only the scale follows
+what is measured. By chance a client would else seem to gain nothing from smaller batches, which
+would then never be tried, and all wait for the slowest.
 
 A round lasts as long as its slowest client, and of many clients whose times vary one is always
 late: rounds take longer than the slowest client's mean. By how much is measured too.
@@ -20,7 +21,8 @@ from dynamite_fl.records import Fleet, FloatArray, IntArray
 from dynamite_fl.reports import RoundReport
 
 MEMORY = 0.9  # what a measurement counts one round later
-_DOUBT = 0.5  # standard error of the first guess's slope, relative to seconds per sample
+_DOUBT = 0.5  # standard error of the guess's slope, relative to seconds per sample
+_TOLD_WELL = 16.0  # how many times as much as the guess a regression counts that takes its place
 _NOISE = 0.1  # of a single measurement, relative to it, before enough of them tell
 _LATEST = 2.0  # how many times longer than expected a round counts at most
 _LEAST_SLOPE = 1e-9  # relative to seconds per sample, so that speeds stay finite
@@ -48,7 +50,7 @@ class System:
         samples_per_second: p_i, the estimate; the first guess where a client was never timed.
         step_overhead: The same for the overhead.
         comm_seconds: The same for t_ui.
-        guessed_overhead: The overhead of the first guess, in samples that take as long.
+        guessed_overhead: The overhead in samples that take as long, by the guess.
         steps: Moments of timed steps; weight 0 where there are none.
         comm_weight: Weight of timed communication; 0 where there is none.
         lateness: How many times longer rounds take than the slowest client's estimate.
@@ -120,7 +122,7 @@ def update(system: System, report: RoundReport, memory: float = MEMORY) -> Syste
         >>> system = first_guess(fleet)
         >>> for size, seconds in [(20, 0.3), (50, 0.6), (5, 0.15)]:
         ...     system = update(system, timed(size, seconds))
-        >>> system.samples_per_second.round(), system.step_overhead.round(2)
+        >>> system.samples_per_second.round(-1), system.step_overhead.round(2)
         (array([ 50., 100.]), array([0. , 0.1]))
     """
     reported = np.isfinite(report.samples) & (report.samples >= 1)
@@ -199,7 +201,7 @@ def _time_steps(system: System, report: RoundReport, memory: float) -> System:
     size, seconds = report.batch_sizes[timed].astype(np.float64), report.step_seconds[timed]
     old = system.steps
     new = _one_more(_take(old, rows), size, seconds, memory)
-    overhead, speed = _overhead_and_speed(new, system.guessed_overhead[rows])
+    overhead, speed, guessed = _overhead_and_speed(new, system.guessed_overhead[rows])
     return replace(
         system,
         steps=Moments(
@@ -207,6 +209,7 @@ def _time_steps(system: System, report: RoundReport, memory: float) -> System:
         ),
         step_overhead=_put(system.step_overhead, rows, overhead),
         samples_per_second=_put(system.samples_per_second, rows, speed),
+        guessed_overhead=_put(system.guessed_overhead, rows, guessed),
     )
 
 
@@ -238,21 +241,27 @@ def _one_more(old: Moments, size: FloatArray, seconds: FloatArray, memory: float
     )
 
 
-def _overhead_and_speed(steps: Moments, guessed: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The mean of the regression's slope and the first guess's, each counting by its precision.
+def _overhead_and_speed(
+    steps: Moments, guessed: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """By the mean of the regression's slope and the guess's, each counting by its precision.
 
     The regression's error is that of weighted least squares, from what it leaves unexplained and,
-    as few measurements may fit by chance, from the noise that is usual.
+    as few measurements may fit by chance, from one more with the noise that is usual. The third is
+    the guess from now on.
     """
     per_sample = steps.seconds / steps.size  # the slope if there were no overhead
     with np.errstate(divide="ignore", invalid="ignore"):
         left = steps.seconds_seconds - np.nan_to_num(steps.size_seconds**2 / steps.size_size)
-        noise = np.maximum(left, 0.0) + (_NOISE * steps.seconds) ** 2 / steps.weight
+        off = steps.weight * np.maximum(left, 0.0) + (_NOISE * steps.seconds) ** 2
+        noise = off / np.maximum(steps.weight - 1, 1.0)
         trust = steps.weight / noise * (_DOUBT * per_sample) ** 2
         told = trust * steps.size_seconds + steps.seconds / (steps.size + guessed)
         slope = np.nan_to_num(told / (trust * steps.size_size + 1))  # 0 if steps took no time
         slope = np.clip(slope, _LEAST_SLOPE * per_sample, per_sample)
-        return np.maximum(steps.seconds - slope * steps.size, 0.0), 1 / slope
+        overhead = np.maximum(steps.seconds - slope * steps.size, 0.0)
+        told_well = trust * steps.size_size >= _TOLD_WELL
+        return overhead, 1 / slope, np.where(told_well, overhead / slope, guessed)
 
 
 def _take(moments: Moments, rows: IntArray) -> Moments:
