@@ -78,6 +78,17 @@ def test_worse_tails_never_want_more_steps() -> None:
     assert np.abs(curves[99] - curves[101]).max() < 0.25 * curves[100].max()
 
 
+def test_steps_that_run_away_are_halved_for_good() -> None:
+    course = NO_COURSE
+    for variance, steps in ((9.0, 4), (1.0, 8), (80.0, 16), (900.0, 32), (np.nan, 64), (7e9, 40)):
+        seen = PathReport(np.ones(1), np.ones(1), np.array([variance, variance, np.nan]))
+        course = follow(course, seen, steps, RATE)
+        if steps == 16:
+            assert course.most_steps == np.inf  # nine times as much can be
+    assert course.largest_variance == 80.0
+    assert course.most_steps == 16.0
+
+
 def test_noise_is_not_gain() -> None:
     """Heads of nothing but independent noise: the slope stays within its error."""
     random = np.random.default_rng(0)

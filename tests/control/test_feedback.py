@@ -65,6 +65,13 @@ def test_local_steps_double_at_most_and_halve_where_they_lose() -> None:
     assert plan_of(state(1.0, 1.0, steps=1.0)).local_steps == 4  # never caught in single steps
 
 
+def test_steps_that_ran_away_are_not_tried_again() -> None:
+    for fewest, steps in ((6.0, 6), (2.0, 4)):
+        given = state(1.0, 1.0)
+        given = replace(given, course=replace(given.course, most_steps=fewest))
+        assert plan_of(given).local_steps == steps
+
+
 def test_the_last_rounds_are_short() -> None:
     for rounds, steps in ((1, 4), (2, 8), (3, 16), (9, 100)):  # a hundred are allowed
         limits = replace(LIMITS, rounds=rounds, budget=1e6)

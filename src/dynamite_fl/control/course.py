@@ -11,6 +11,9 @@ where the last one led; so heads are compared with rounds before the last only.
 What the t-th of tau steps gains is taken as a curve through both: clients soon learn what they
 alone have, and then less and less, so it falls fast at first; (1 - at)^3 does. Beyond 1/a it is
 below nothing, which says no more than that rounds should end there.
+
+Many steps on few samples can also run away, where their learning rate is too large for what single
+samples say, though not for their mean. Gradients then vary many times as much as ever before.
 """
 
 import math
@@ -25,6 +28,7 @@ from dynamite_fl.reports import PathReport
 _MEMORY = 0.8  # what a round counts one round later
 _HEAD, _TAIL = 0.25, 0.75  # where the middles of head and tail are on the way
 _POWER = 3  # of the curve; odd
+_BEYOND = 10.0  # how many times as much as ever before gradients vary where steps were too many
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,8 @@ class Course:
         tail_slope: The same of a step in a tail.
         spread: Variance of single rounds' slopes around their mean.
         weight: Of these means; 0 before the third round.
+        largest_variance: Of single samples' gradients, in any round so far, a mean over clients.
+        most_steps: Half the fewest that ran away.
     """
 
     head: FloatArray
@@ -59,6 +65,8 @@ class Course:
     tail_slope: float = 0.0
     spread: float = 0.0
     weight: float = 0.0
+    largest_variance: float = 0.0
+    most_steps: float = math.inf
 
     @property
     def error(self) -> float:
@@ -79,6 +87,7 @@ def follow(course: Course, path: PathReport, local_steps: int, learning_rate: fl
     """The course after one round more."""
     head, tail = path.head / learning_rate, path.tail / learning_rate
     after = replace(_with_last(course), last_head=head, last_tail=tail, last_steps=local_steps)
+    after = _watched(after, path, local_steps)
     if course.path_weight == 0:
         return after
     weight = _MEMORY * course.weight + 1
@@ -91,6 +100,17 @@ def follow(course: Course, path: PathReport, local_steps: int, learning_rate: fl
         spread=(1 - 1 / weight) * (course.spread + off**2 / weight),
         weight=weight,
     )
+
+
+def _watched(course: Course, path: PathReport, local_steps: int) -> Course:
+    """The course with fewer steps from now on if those of this round ran away."""
+    measured = path.gradient_variance[np.isfinite(path.gradient_variance)]
+    if not measured.size:
+        return course
+    variance, largest = float(measured.mean()), course.largest_variance
+    if 0 < _BEYOND * largest < variance:
+        return replace(course, most_steps=min(course.most_steps, local_steps / 2))
+    return replace(course, largest_variance=max(largest, variance))
 
 
 def _with_last(course: Course) -> Course:

@@ -58,13 +58,13 @@ class Feedback:
     """The local steps, batch sizes and rounds that gain most with what remains.
 
     The rest of the training is planned as if all its rounds were alike: n rounds gain n times what
-    one of them does, and end with the noise of their batches in the model, which costs
-    eta/4 sum_i (D_i/D)^2 M_i/s_i (docs/control.md). While many rounds remain, their gain weighs
-    more; towards the end, noise does, and batches grow. Local steps at most double what they
-    lately were, and are at least four, but where no more than fewer fit. The last round has those
-    four, the one before it at most twice as many, and so on: how clients run apart in a round is
-    put right by the rounds after it. Given rounds are a limit: fewer are planned where that gains
-    more, unless data streams in.
+    one of them does, and end with the noise of their batches in the model, which costs eta/4 sum_i
+    (D_i/D)^2 M_i/s_i (docs/control.md). While many rounds remain, their gain weighs more; towards
+    the end, noise does, and batches grow. Local steps at most double what they lately were, and are
+    at least four, but where no more than fewer fit. The last round has those four, the one before
+    it at most twice as many, and so on: how clients run apart in a round is put right by the rounds
+    after it. Steps that ran away are halved for good. Given rounds are a limit: fewer are planned
+    where that gains more, unless data streams in.
 
     Attributes:
         learning_rate: eta.
@@ -148,8 +148,8 @@ class Feedback:
         unseen = course.weight == 0
         least = min(_FEWEST_STEPS, limits.max_local_steps)
         usual = max(course.local_steps, course.newest_steps)
-        most = least if unseen else max(math.ceil(_LONGEST_STEP * usual), least)
-        most = min(most, _most_before_the_end(least, rounds))
+        most: float = least if unseen else max(math.ceil(_LONGEST_STEP * usual), least)
+        most = min(most, _most_before_the_end(least, rounds), max(course.most_steps, least))
 
         def loss_after(
             geometry: LossGeometry,  # noqa: ARG001  what an objective takes
