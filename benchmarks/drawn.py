@@ -1,4 +1,4 @@
-"""Jobs drawn at random, to see whether the feedback does well where nobody looked before.
+"""Jobs drawn at random, to see whether the feedback does well on what it was not made with.
 
 They have other fleets, other data and other learning rates than those of ``cases.py``, and limits
 that leave from less than half of what FedAvg's default takes to three times as much.
