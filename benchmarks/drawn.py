@@ -5,23 +5,33 @@ that leave from less than half of what FedAvg's default takes to three times as 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from torch import nn
 
+from cases import PARTITIONS as KNOWN
+from dynamite_fl.engine.devices import nominal_fleet
+from dynamite_fl.engine.fleets import devices_from_table
+from dynamite_fl.plan.problem import round_seconds
 from dynamite_fl.records import FloatArray
+from dynamite_fl.task import models
 
-MODELS = ("softmax", "svm", "perceptron")
+MODELS: dict[str, Callable[[int, int], nn.Module]] = {
+    "softmax": models.softmax_regression,
+    "svm": lambda features, _: models.support_vector_machine(features),
+    "perceptron": models.perceptron,
+}
 DATA = {"digits": (8 * 8, 10), "mnist": (28 * 28, 10), "emnist-reduced": (28 * 28, 47)}
 PARTITIONS = {
     "Dirichlet 0.1": 'kind = "dirichlet"\nalpha = 0.1',
     "Dirichlet 1": 'kind = "dirichlet"\nalpha = 1.0',
-    "by label": 'kind = "wang"\ncase = 2',
+    "by label": KNOWN["by label"],
     "shards": 'kind = "shards"',
     "unequal": 'kind = "unequal"',
 }
-HIDDEN = 64  # units of the perceptron
-SAMPLES = 2 * 60  # that a client uses in a round of FedAvg's default
+STEPS, SIZE = 2, 60  # FedAvg's default
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,7 @@ def drawn(number: int) -> list[Drawn]:
 
 
 def _job(index: int, random: np.random.Generator) -> Drawn:
-    dataset, model = str(random.choice([*DATA])), str(random.choice(MODELS))
+    dataset, model = str(random.choice([*DATA])), str(random.choice([*MODELS]))
     partition = str(random.choice([*PARTITIONS]))
     rate = round(_between(random, 0.003, 0.03 if model == "svm" else 0.1), 4)
     rounds = int(_between(random, 40, 200))
@@ -65,7 +75,7 @@ dataset = "{dataset}"
 rounds = {rounds}
 deadline = {rounds * time * _seconds(fleet, model, dataset):.1f}
 budget = {rounds * money:.2f}
-cost_per_sample = {computing / (SAMPLES * devices):.3g}
+cost_per_sample = {computing / (STEPS * SIZE * devices):.3g}
 cost_per_round = {1 - computing:.3f}
 
 [controller]
@@ -101,11 +111,7 @@ def _fleet(random: np.random.Generator, devices: int) -> dict[str, FloatArray]:
 
 def _seconds(fleet: dict[str, FloatArray], model: str, dataset: str) -> float:
     """What a round of FedAvg's default takes the slowest."""
-    inputs, classes = DATA[dataset]
-    weights = {
-        "softmax": (inputs + 1) * classes,
-        "svm": inputs,
-        "perceptron": (inputs + 1) * HIDDEN + (HIDDEN + 1) * classes,
-    }[model]
-    moving = fleet["latency"] + 2 * 4 * weights / fleet["bandwidth"]
-    return float(max(moving + 2 * fleet["step_overhead"] + SAMPLES / fleet["samples_per_second"]))
+    weights = models.count_parameters(MODELS[model](*DATA[dataset]))
+    devices = devices_from_table(fleet)
+    known = nominal_fleet(devices, [SIZE] * len(devices), 1.0, round_bytes=2 * 4 * weights)
+    return float(round_seconds(known, STEPS, SIZE).max())
