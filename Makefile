@@ -3,31 +3,40 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help run test test-faults lint types bench bench-flower clean
+.PHONY: help run test test-all lint types bench bench-flower clean
 
 help:
-	@echo "make run     set up, then train by the embedded job: digits on ten devices"
-	@echo "make test    set up, then lint, check types and run the tests"
-	@echo "make test-faults  run those tests on real processes that take minutes"
-	@echo "make bench   set up, then measure the speed of planning, training and buffers"
-	@echo "make clean   remove the environment and caches"
+	@echo "make run       set up what a run needs, then train by the embedded job"
+	@echo "make test      set up everything, then lint, check types and run the tests"
+	@echo "make test-all  the same with the slow tests, and with more and random examples"
+	@echo "make bench     measure the speed of planning, training and buffers"
+	@echo "make clean     remove the environment and caches"
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+$(VENV)/.made:
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + v + ": make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,flower,ray,report,tensorboard,mlflow]'
 	@touch $@
 
-run: $(VENV)/.ready
+# A run and its report need no more than this; tests need all extras.
+$(VENV)/.run: $(VENV)/.made pyproject.toml constraints.txt
+	$(PIP) --editable '.[report]'
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.run
+	$(PIP) --editable '.[dev,flower,ray,report,tensorboard,mlflow]'
+	@touch $@
+
+run: $(VENV)/.run
 	$(BIN)/dynamite run
 	@echo "To look at it: $(BIN)/dynamite report $$(ls -td runs/*/ | head -n 1)"
 
 test: lint types
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 
-test-faults: $(VENV)/.ready
-	$(BIN)/pytest -m faults
+test-all: lint types
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check

@@ -4,21 +4,26 @@ from importlib.util import find_spec
 
 NEEDS = {
     "flwr": [
-        "src/dynamite_fl/engine/flower/*",
-        "src/dynamite_fl/flower.py",
-        "src/dynamite_fl/flower_command.py",
-        "tests/engine/flower/*",
+        "src/dynamite_fl/flower/*",
+        "src/dynamite_fl/simulation/ray.py",
+        "tests/flower/*",
+        "tests/_cli/test_cluster.py",
+        "tests/_cli/test_keys.py",
+        "tests/_cli/test_node.py",
+        "tests/_cli/test_serve.py",
+        "tests/test_deploy.py",
+        "tests/simulation/test_ray.py",
     ],
-    "plotly": ["tests/report/test_report.py", "tests/report/test_browser.py"],
-    "tensorboard": ["src/dynamite_fl/report/tensorboard.py", "tests/report/test_tracking.py"],
+    "plotly": ["tests/report/test_write.py", "tests/report/test_browser.py"],
+    "tensorboard": ["src/dynamite_fl/tracking/tensorboard.py", "tests/tracking/test_track.py"],
     "matplotlib": [
-        "src/dynamite_fl/report/figure.py",
-        "tests/experiments/test_command.py",
+        "src/dynamite_fl/experiments/figure.py",
+        "tests/_cli/test_experiment.py",
         "tests/experiments/test_results.py",
-        "tests/experiments/test_smoke.py",
-        "tests/report/test_figure.py",
+        "tests/experiments/test_summary.py",
+        "tests/experiments/test_figure.py",
     ],
-    "mlflow": ["src/dynamite_fl/report/mlflow.py", "tests/report/test_tracking.py"],
+    "mlflow": ["src/dynamite_fl/tracking/mlflow.py", "tests/tracking/test_track.py"],
 }
 collect_ignore_glob = [
     path for module, paths in NEEDS.items() if find_spec(module) is None for path in paths

@@ -16,7 +16,7 @@ ARRIVALS, SIZE = 1_000_000, 10_000
 
 
 def seconds(storage: Storage, portions: int) -> float:
-    """The median time to take all arrivals in."""
+    """Return the median time to take in all arrivals, in seconds."""
     arrivals = np.array_split(np.arange(ARRIVALS), portions)
     times = []
     for _ in range(9):

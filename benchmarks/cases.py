@@ -8,7 +8,7 @@ default costs and 1.3 times what it takes; time-bound ones are twice the cost an
 
 from dataclasses import dataclass, replace
 
-from dynamite_fl.engine.fleets import embedded_fleet
+from dynamite_fl.simulation.fleets import embedded_fleet
 
 PARTITIONS = {
     "Dirichlet 0.3": 'kind = "dirichlet"\nalpha = 0.3',

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def parser_of(document: str | None, runs: str) -> argparse.ArgumentParser:
-    """The options that all of them have."""
+    """Return a parser of the options that all comparisons have."""
     parser = argparse.ArgumentParser(description=(document or "").partition("\n")[0])
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--seeds", type=int, default=3)
@@ -27,7 +27,7 @@ def compared(
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}.toml"
     file.write_text(job)
-    command = [sys.executable, "-c", "from dynamite_fl.cli import main; main()", "compare"]
+    command = [sys.executable, "-c", "from dynamite_fl._cli.main import main; main()", "compare"]
     command += [str(file), "--controllers", ",".join(controllers), "--json", *more]
     command += ["--seeds", str(arguments.seeds), "--runs", str(folder), "--name", name]
     command += ["--data-dir", arguments.data_dir, "--jobs", str(arguments.jobs)]
@@ -53,7 +53,7 @@ def accuracies(found: dict[str, Any], controllers: Sequence[str]) -> str:
 
 
 def hindsight(found: dict[str, Any], controllers: Sequence[str]) -> str:
-    """The best fixed pair and which share of the way to it they cover, as cells of a table."""
+    """Return the best fixed setting, and the share of the way to it that contenders cover."""
     looked = found["hindsight"]
     best = looked["best"]
     pair = f"{best['controller'].removeprefix('fixed-')}: {percent(best['accuracy'])}"

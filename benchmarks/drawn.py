@@ -12,10 +12,10 @@ import numpy as np
 from torch import nn
 
 from cases import PARTITIONS as KNOWN
-from dynamite_fl.engine.devices import nominal_fleet
-from dynamite_fl.engine.fleets import devices_from_table
-from dynamite_fl.plan.problem import round_seconds
+from dynamite_fl.plan._problem import round_seconds
 from dynamite_fl.records import FloatArray
+from dynamite_fl.simulation.devices import nominal_fleet
+from dynamite_fl.simulation.fleets import devices_from_table
 from dynamite_fl.task import models
 
 MODELS: dict[str, Callable[[int, int], nn.Module]] = {
@@ -44,7 +44,7 @@ class Drawn:
 
 
 def drawn(number: int) -> list[Drawn]:
-    """The first so many of an endless row of jobs."""
+    """Return the first jobs of an endless sequence."""
     return [_job(index, np.random.default_rng([20261116, index])) for index in range(number)]
 
 
@@ -110,7 +110,7 @@ def _fleet(random: np.random.Generator, devices: int) -> dict[str, FloatArray]:
 
 
 def _seconds(fleet: dict[str, FloatArray], model: str, dataset: str) -> float:
-    """What a round of FedAvg's default takes the slowest."""
+    """Return the seconds that the slowest device takes for a round of FedAvg's default."""
     weights = models.count_parameters(MODELS[model](*DATA[dataset]))
     devices = devices_from_table(fleet)
     known = nominal_fleet(devices, [SIZE] * len(devices), 1.0, round_bytes=2 * 4 * weights)

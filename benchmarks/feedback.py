@@ -21,7 +21,7 @@ HEADINGS += ["dynamite", "feedback", "best fixed", "dynamite, of the way", "feed
 
 
 def row(case: Case | Drawn, found: dict[str, Any]) -> str:
-    """A line of the table."""
+    """Return one line of the table."""
     rows = {each["controller"]: each for each in found["controllers"]}
     looked = found["hindsight"]
     best = looked["best"]

@@ -1,9 +1,9 @@
-"""Five unequal nodes: are they known for what they are after some rounds, and does that pay?
+"""Measure how well the speeds of five unequal nodes are estimated, and what accuracy they reach.
 
-Each node has a network namespace of its own, whose link to the server has a set bandwidth (``tc
-tbf``), and computes for a set share of the time. What a step takes without that is timed beside
-the training, by a process of its own, as other work on the machine slows both. For Linux, as
-root, in a namespace with nothing else in it::
+Each node has a network namespace of its own. Its link to the server has a set bandwidth (``tc
+tbf``), and it computes for a set share of the time. A separate process measures during the
+training how long a step takes without these limits, because other work on the machine slows both.
+The benchmark needs Linux, root, and a network namespace with nothing else in it::
 
     unshare -n python benchmarks/flower_unequal.py --data-dir DATA
 """
@@ -26,17 +26,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from dynamite_fl.control.system import System
-from dynamite_fl.engine.flower.engine import FlowerEngine, Patience
-from dynamite_fl.engine.flower.keys import make_keys, server_secrets
-from dynamite_fl.engine.flower.link import Link
-from dynamite_fl.engine.loop import Progress, begin, rounds
-from dynamite_fl.engine.simulated import SimulatedEngine
-from dynamite_fl.flower_command import job_client
-from dynamite_fl.run_config import TrainingJob, load_training_job, make_training
+from dynamite_fl.control.estimate.speed import SpeedEstimates
+from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+from dynamite_fl.flower.job_parts import build_client
+from dynamite_fl.flower.keys import make_keys, read_server_keys
+from dynamite_fl.flower.superlink import SuperLink
+from dynamite_fl.job.build import build_training
+from dynamite_fl.job.training import TrainingJob, load_training_job
+from dynamite_fl.simulation.engine import SimulatedEngine
+from dynamite_fl.training.loop import Progress, begin, rounds
 
-SHARES = (0.2, 0.1, 0.05, 0.04, 0.02)  # so small that nodes on two cores are in nobody's way
-SIZES = (1, 4, 16, 64, 256, 1024, 4096)  # of batches that are timed
+SHARES = (0.2, 0.1, 0.05, 0.04, 0.02)  # so small that the nodes do not slow each other on two cores
+SIZES = (1, 4, 16, 64, 256, 1024, 4096)  # batch sizes whose steps are timed
 MEGABITS = (2.0, 3.0, 1.0, 1.5, 1.25)
 JOB = """
 task = {{model = "perceptron", dataset = "mnist"}}
@@ -68,17 +69,17 @@ def command(*words: str) -> None:
 
 
 @contextmanager
-def node(folder: Path, place: int, port: int, data_dir: Path) -> Iterator[None]:
-    """A node in a namespace of its own, that waits for its link before it starts."""
-    name, hub = f"n{place}", f"10.77.{place}.1"
-    own = folder / name
-    own.mkdir(exist_ok=True)
-    options = ["--name", name, "--part", str(place), "--state", str(own / "state")]
+def node(folder: Path, index: int, port: int, data_dir: Path) -> Iterator[None]:
+    """Run a node in a namespace of its own; it starts when its link is ready."""
+    name, hub = f"n{index}", f"10.77.{index}.1"
+    node_folder = folder / name
+    node_folder.mkdir(exist_ok=True)
+    options = ["--name", name, "--part", str(index), "--state", str(node_folder / "state")]
     options += ["--keys", str(folder / "keys" / name), "--server", f"{hub}:{port}"]
-    options += ["--cpu-share", str(SHARES[place]), "--data-dir", str(data_dir)]
-    code = "input(); from dynamite_fl.cli import main; main()"
+    options += ["--cpu-share", str(SHARES[index]), "--data-dir", str(data_dir)]
+    code = "input(); from dynamite_fl._cli.main import main; main()"
     words = ["unshare", "-n", sys.executable, "-c", code, "node", str(folder / "job.toml")]
-    with (own / "log.txt").open("ab") as log:
+    with (node_folder / "log.txt").open("ab") as log:
         process = subprocess.Popen(  # noqa: S603
             [*words, *options],
             stdin=subprocess.PIPE,
@@ -87,8 +88,8 @@ def node(folder: Path, place: int, port: int, data_dir: Path) -> Iterator[None]:
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
     try:
-        time.sleep(0.5)  # until it is in its namespace
-        connect(place, process.pid)
+        time.sleep(0.5)  # until its namespace exists
+        connect(index, process.pid)
         assert process.stdin is not None  # noqa: S101
         process.stdin.write(b"\n")
         process.stdin.close()
@@ -102,16 +103,16 @@ def node(folder: Path, place: int, port: int, data_dir: Path) -> Iterator[None]:
             process.wait()
 
 
-def connect(place: int, process: int) -> None:
-    """A link to the namespace of a process, with the place's bandwidth both ways."""
-    near, far = f"hub{place}", f"node{place}"
+def connect(index: int, process: int) -> None:
+    """Link the namespace of a process to the server, with the node's bandwidth both ways."""
+    near, far = f"hub{index}", f"node{index}"
     inside = ("nsenter", "-t", str(process), "-n")
-    limit = ("root", "tbf", "rate", f"{MEGABITS[place]}mbit", "burst", "5kb", "latency", "2s")
+    limit = ("root", "tbf", "rate", f"{MEGABITS[index]}mbit", "burst", "5kb", "latency", "2s")
     command("ip", "link", "add", near, "type", "veth", "peer", "name", far)
     command("ip", "link", "set", far, "netns", str(process))
-    command("ip", "addr", "add", f"10.77.{place}.1/24", "dev", near)
+    command("ip", "addr", "add", f"10.77.{index}.1/24", "dev", near)
     command("ip", "link", "set", near, "up")
-    command(*inside, "ip", "addr", "add", f"10.77.{place}.2/24", "dev", far)
+    command(*inside, "ip", "addr", "add", f"10.77.{index}.2/24", "dev", far)
     command(*inside, "ip", "link", "set", far, "up")
     command(*inside, "ip", "link", "set", "lo", "up")
     command("tc", "qdisc", "add", "dev", near, *limit)
@@ -119,37 +120,38 @@ def connect(place: int, process: int) -> None:
 
 
 def trained(job: TrainingJob, folder: Path, data_dir: Path) -> tuple[Progress, int, float]:
-    """How a training ended, the most bytes that a round sent, and the last model's accuracy."""
-    made = make_training(job, data_dir)
-    assert isinstance(made.engine, SimulatedEngine)  # noqa: S101
+    """Train; return the progress, the most bytes sent in a round, and the final accuracy."""
+    simulated = build_training(job, data_dir)
+    assert isinstance(simulated.engine, SimulatedEngine)  # noqa: S101
     with (
-        Link("0.0.0.0", 0, server_secrets(folder / "keys" / "server")) as link,  # noqa: S104
+        SuperLink("0.0.0.0", 0, read_server_keys(folder / "keys" / "server")) as link,  # noqa: S104
         ExitStack() as running,
     ):
-        for place in range(len(SHARES)):
-            running.enter_context(node(folder, place, link.port, data_dir))
+        for index in range(len(SHARES)):
+            running.enter_context(node(folder, index, link.port, data_dir))
         engine = FlowerEngine(
             link.grid,
-            made.engine.task,
+            simulated.engine.task,
             len(SHARES),
-            made.engine.learning_rate,
+            simulated.engine.learning_rate,
             registered=link.registered,
-            patience=Patience(join_seconds=180.0, least_nodes=len(SHARES)),
+            timeouts=Timeouts(join_seconds=180.0),
+            min_nodes=len(SHARES),
         )
-        training = replace(made, engine=engine, fleet=engine.enroll())
+        training = replace(simulated, engine=engine, fleet=engine.enroll())
         progress = begin(training)
-        most = 0
+        max_bytes = 0
         for latest, played in rounds(training, progress):
             progress = latest
-            most = max(most, 0 if played is None else played.outcome.sent_bytes)
+            max_bytes = max(max_bytes, 0 if played is None else played.outcome.sent_bytes)
         accuracy = engine.evaluate(progress.weights, progress.ledger.rounds).accuracy
-    return progress, most, accuracy
+    return progress, max_bytes, accuracy
 
 
-def time_steps(job: TrainingJob, data_dir: Path, over: Event, found: Any) -> None:
-    """Until it is over, time gradients on batches of all sizes, for a tenth of the time."""
+def time_steps(job: TrainingJob, data_dir: Path, over: Event, results: Any) -> None:
+    """Time gradients on batches of all sizes until it is over, in a tenth of the time."""
     torch.set_num_threads(1)
-    client, seconds = job_client(job, data_dir, 0), dict[int, list[float]]()
+    client, seconds = build_client(job, data_dir, 0), dict[int, list[float]]()
     weights = client.model.first_weights
     for size in itertools.cycle(SIZES):
         rows = torch.randint(len(client.targets), (size,))
@@ -159,35 +161,35 @@ def time_steps(job: TrainingJob, data_dir: Path, over: Event, found: Any) -> Non
         seconds.setdefault(size, []).append(took)
         if over.wait(9 * took):
             break
-    found.put({size: float(np.mean(each[1:])) for size, each in seconds.items()})
+    results.put({size: float(np.mean(times[1:])) for size, times in seconds.items()})
 
 
 @contextmanager
 def timed_steps(job: TrainingJob, data_dir: Path) -> Iterator[dict[int, float]]:
-    """What steps took in the meantime, by their batch sizes; known when it is over."""
+    """Time steps in the context; at its end the dictionary has their seconds by batch size."""
     processes, steps = multiprocessing.get_context("spawn"), dict[int, float]()
-    over, found = processes.Event(), processes.Queue()
-    timing = processes.Process(target=time_steps, args=(job, data_dir, over, found), daemon=True)
+    over, results = processes.Event(), processes.Queue()
+    timing = processes.Process(target=time_steps, args=(job, data_dir, over, results), daemon=True)
     timing.start()
     try:
         yield steps
     finally:
         over.set()
-        steps |= found.get(timeout=60)
+        steps |= results.get(timeout=60)
         timing.join()
 
 
-def show_estimates(system: System, sent_bytes: int, steps: dict[int, float]) -> None:
-    """Estimates beside what was set: bytes at a bandwidth, and a share of the time."""
+def show_estimates(speeds: SpeedEstimates, sent_bytes: int, steps: dict[int, float]) -> None:
+    """Print the estimated seconds beside those that bandwidth and CPU share lead to."""
     sent = sent_bytes / len(SHARES)
-    for place, (share, rate) in enumerate(zip(SHARES, MEGABITS, strict=True)):
-        batch = float(system.steps.size[place])  # the mean of those that were seen
+    for index, (share, rate) in enumerate(zip(SHARES, MEGABITS, strict=True)):
+        batch = float(speeds.steps.size[index])  # the mean of the batch sizes used
         step = float(np.interp(batch, sorted(steps), [steps[size] for size in sorted(steps)]))
         step /= share
-        estimate = system.step_overhead[place] + batch / system.samples_per_second[place]
-        comm, moved = system.comm_seconds[place], sent * 8 / (rate * 1e6)
+        estimate = speeds.step_overhead[index] + batch / speeds.samples_per_second[index]
+        comm, moved = speeds.comm_seconds[index], sent * 8 / (rate * 1e6)
         print(
-            f"n{place}: a step on {batch:.0f} {1e3 * estimate:.1f} ms, set {1e3 * step:.1f} ms "
+            f"n{index}: a step on {batch:.0f} {1e3 * estimate:.1f} ms, set {1e3 * step:.1f} ms "
             f"({estimate / step - 1:+.0%}); communication {comm:.2f} s, "
             f"set {moved:.2f} s ({comm / moved - 1:+.0%})"
         )
@@ -201,16 +203,16 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     command("ip", "link", "set", "lo", "up")
-    hosts = [f"10.77.{place}.1" for place in range(len(SHARES))]
+    hosts = [f"10.77.{index}.1" for index in range(len(SHARES))]
     for controller in arguments.controllers.split(","):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             text = JOB.format(deadline=arguments.deadline, controller=controller)
             (folder / "job.toml").write_text(text)
             job = load_training_job(folder / "job.toml")
-            make_keys(folder / "keys", hosts, [f"n{place}" for place in range(len(SHARES))])
+            make_keys(folder / "keys", hosts, [f"n{index}" for index in range(len(SHARES))])
             with timed_steps(job, arguments.data_dir) as steps:
-                progress, most, accuracy = trained(job, folder, arguments.data_dir)
+                progress, max_bytes, accuracy = trained(job, folder, arguments.data_dir)
             ledger = progress.ledger
             print(
                 f"{controller}: {accuracy:.1%} after {ledger.rounds} rounds, {ledger.seconds:.1f} "
@@ -218,8 +220,7 @@ def main() -> None:
                 f"load {os.getloadavg()[0]:.1f}",
                 flush=True,
             )
-            control = progress.control
-            show_estimates(getattr(control, "system", control), most, steps)
+            show_estimates(progress.speeds, max_bytes, steps)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How fast the planner is, beside the paper's own algorithm. Run by ``make bench``."""
+"""The speed of the planner beside the paper's own algorithm. ``make bench`` runs it."""
 
 import resource
 import subprocess
@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 
 from dynamite_fl import Fleet, Limits, LossGeometry, cooptimize
-from dynamite_fl.plan.allocate import allocate
+from dynamite_fl.plan._allocate import allocate
+from dynamite_fl.plan._problem import batch_ceilings, cases, total_ceilings
 from dynamite_fl.plan.cooptfl import bound_by_steps
-from dynamite_fl.plan.printed import printed_split
-from dynamite_fl.plan.problem import batch_ceilings, cases, total_ceilings
+from dynamite_fl.plan.cooptfl_as_printed import printed_split
 
 ROUNDS = 1000
 STEPS = np.arange(1, 101)
@@ -42,7 +42,7 @@ def fleet_of(n: int) -> Fleet:
 
 
 def limits_for(n: int) -> Limits:
-    """Limits that bind, the deadline for some clients, and admit all 100 local steps."""
+    """Return limits that bind, the deadline for some clients, and that allow 100 local steps."""
     return Limits(
         rounds=ROUNDS,
         deadline=3.0 * ROUNDS,
@@ -53,7 +53,7 @@ def limits_for(n: int) -> Limits:
 
 
 def seconds(work: Callable[[], object], repeats: int) -> tuple[float, float]:
-    """Median and spread (from quickest to slowest) of the seconds that work takes."""
+    """Return the median of the seconds that the work takes, and slowest minus fastest."""
     taken = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -63,13 +63,13 @@ def seconds(work: Callable[[], object], repeats: int) -> tuple[float, float]:
 
 
 def plan_times(n: int, repeats: int, geometry: LossGeometry = GEOMETRY) -> tuple[float, float]:
-    """Seconds to find the best plan, and to size the plans of all 100 local steps."""
+    """Return the seconds to find the best plan, and to size the plans of all 100 local steps."""
     fleet, limits = fleet_of(n), limits_for(n)
     best, best_spread = seconds(lambda: cooptimize(fleet, limits, geometry), repeats)
 
     def size_all() -> None:
         bounds = bound_by_steps(fleet, limits, geometry, rounds=ROUNDS, local_steps=STEPS)
-        assert np.isfinite(bounds).all()  # noqa: S101  else less would be measured than is said
+        assert np.isfinite(bounds).all()  # noqa: S101  else fewer plans would be sized
 
     every, every_spread = seconds(size_all, repeats)
     print(
@@ -82,7 +82,7 @@ def plan_times(n: int, repeats: int, geometry: LossGeometry = GEOMETRY) -> tuple
 
 
 def printed_ratio(n: int, local_steps: int) -> float:
-    """One split of the printed algorithm beside ours, and how good the two are."""
+    """Return the time of one split by the printed algorithm, relative to ours."""
     fleet, limits = fleet_of(n), limits_for(n)
     case = cases(ROUNDS, local_steps, limits.deadline, limits.budget)
     ceilings, totals = batch_ceilings(fleet, case), total_ceilings(fleet, limits, case)
@@ -104,14 +104,14 @@ def printed_ratio(n: int, local_steps: int) -> float:
 
 
 def start_up() -> float:
-    """Seconds from the command to the first line of its help."""
+    """Return the seconds from the command to the first line of its help."""
     taken = []
     for _ in range(7):
         start = time.perf_counter()
         command = [
             sys.executable,
             "-c",
-            "from dynamite_fl.cli import main; main()",
+            "from dynamite_fl._cli.main import main; main()",
             "plan",
             "--help",
         ]
@@ -124,14 +124,14 @@ def start_up() -> float:
 
 
 def open_rounds(n: int) -> None:
-    """Seconds to find the best rounds too."""
+    """Print the seconds to find the best plan if the rounds are chosen too."""
     fleet, limits = fleet_of(n), replace(limits_for(n), rounds=None)
     taken, spread = seconds(lambda: cooptimize(fleet, limits, GEOMETRY), 3)
     print(f"{n:>9,} clients   rounds chosen too {taken:7.2f} s (spread {spread:.2f})", flush=True)
 
 
 def verdicts(checks: dict[str, tuple[float, float]]) -> bool:
-    """Print each figure beside its target, which it must not exceed."""
+    """Print each figure beside its target, and return whether none exceeds it."""
     for name, (figure, target) in checks.items():
         word = "reached" if figure <= target else "MISSED"
         print(f"  {name}: {figure:.3g}, target {target:g}, {word}")
@@ -146,7 +146,7 @@ def main() -> None:
     smaller = plan_times(100_000, 3)
     larger = plan_times(1_000_000, 3)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print("A loss for which hardly any local steps can be ruled out unseen:")
+    print("A loss for which hardly any local steps can be excluded without sizing them:")
     plan_times(100, 20, HARD)
     plan_times(1_000_000, 1, HARD)
     for n in (20, 100, 100_000):

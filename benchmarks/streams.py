@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from comparing import compared, parser_of, percent
-from dynamite_fl.report.history import Line, read_history
+from dynamite_fl.training.history import History, read_history
 
 CONTROLLERS = ["dynamite-feedback", "dynamite", "fedavg", "no-straggler", "dynamic-tau"]
 STREAMS = ["smooth-i", "smooth-c", "burst", "random"]
@@ -61,7 +61,7 @@ scale = {scale}
 def compare(
     arguments: argparse.Namespace, stream: str, bound: str, names: Sequence[str], *more: str
 ) -> dict[str, dict[str, Any]]:
-    """The rows of ``dynamite compare --json``, by contender."""
+    """Return the rows of ``dynamite compare --json``, by contender."""
     deadline, budget = LIMITS[bound]
     job = JOB.format(
         dataset=arguments.dataset,
@@ -134,17 +134,17 @@ def show_burst(found: dict[tuple[str, str], dict[str, dict[str, Any]]]) -> None:
     for (stream, bound), rows in found.items():
         for name in ("dynamite", "fedavg") if stream == "burst" else ():
             for run in rows[name]["runs"]:
-                print(f"| {bound} | {name} | {run['seed']} | {burst(lines_of(run))} |")
+                print(f"| {bound} | {name} | {run['seed']} | {burst(history_of(run))} |")
 
 
-def burst(lines: Sequence[Line]) -> str:
-    """A run's cells of that table."""
-    by_round = {line["round"]: line for line in lines}
-    steps = [mean_of(lines, "local_steps", BURST - 5, BURST - 1)]
-    steps += [by_round[BURST]["local_steps"], mean_of(lines, "local_steps", BURST + 1, BURST + 5)]
-    before, jump = (by_round[k]["stream_loss"] for k in (BURST - 1, BURST))
-    later = by_round[BURST + 10]["stream_loss"]
-    losses = {k: line["stream_loss"] for k, line in by_round.items() if k >= BURST}
+def burst(history: History) -> str:
+    """Return the cells of one run."""
+    by_round = {record.round: record for record in history}
+    steps = [mean_of(history, "local_steps", BURST - 5, BURST - 1)]
+    steps += [by_round[BURST].local_steps, mean_of(history, "local_steps", BURST + 1, BURST + 5)]
+    before, jump = (by_round[k].stream_loss or 0.0 for k in (BURST - 1, BURST))
+    later = by_round[BURST + 10].stream_loss
+    losses = {k: record.stream_loss or 0.0 for k, record in by_round.items() if k >= BURST}
     half = next((k - BURST for k, loss in losses.items() if loss < jump / 2), None)
     back = next((k - BURST for k, loss in losses.items() if loss <= before), None)
     numbers = [f"{each:.1f}" for each in steps] + [f"{x:.2f}" for x in (before, jump, later)]
@@ -155,24 +155,26 @@ def show_trend(found: dict[tuple[str, str], dict[str, dict[str, Any]]]) -> None:
     """DYNAMITE's local steps and mean batch over a training, means over its sixths and seeds."""
     print("\n| stream | bound by | local steps | mean batch |\n|---|---|---|---|")
     for (stream, bound), rows in found.items():
-        runs = [lines_of(run) for run in rows["dynamite"]["runs"]]
+        runs = [history_of(run) for run in rows["dynamite"]["runs"]]
         columns = []
         for key in ("local_steps", "batch_mean"):
             sixths = [
-                statistics.fmean(mean_of(lines, key, first, first + 39) for lines in runs)
+                statistics.fmean(mean_of(history, key, first, first + 39) for history in runs)
                 for first in range(1, 240, 40)
             ]
             columns.append(", ".join(f"{each:.1f}" for each in sixths))
         print(f"| {stream} | {bound} | {' | '.join(columns)} |")
 
 
-def mean_of(lines: Sequence[Line], key: str, first: int, last: int) -> float:
-    """The mean over some rounds."""
-    return statistics.fmean(line[key] for line in lines if first <= line["round"] <= last)
+def mean_of(history: History, field: str, first: int, last: int) -> float:
+    """Return the mean over some rounds."""
+    return statistics.fmean(
+        getattr(record, field) for record in history if first <= record.round <= last
+    )
 
 
-def lines_of(run: dict[str, Any]) -> Sequence[Line]:
-    return read_history(Path(run["folder"]) / "history.jsonl").lines
+def history_of(run: dict[str, Any]) -> History:
+    return read_history(Path(run["folder"]) / "history.jsonl")
 
 
 if __name__ == "__main__":

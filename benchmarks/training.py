@@ -1,9 +1,10 @@
-"""How fast a round is, beside the loop that one would write by hand. Run by ``make bench``.
+"""The speed of a round, next to that of a loop written by hand. Run by ``make bench``.
 
-Ours is all that ``play`` does: timing, draws, local steps, averaging, the ledger, the controller.
-Both are measured in turn, so that what else the machine does hits both alike.
+Our time includes everything that a round does: timing, draws, local steps, averaging, the ledger
+and the controller. Both are measured in turn, so that other load on the machine affects both alike.
 """
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,20 +14,25 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import grad_and_value, vmap
 
 from dynamite_fl.client import client
-from dynamite_fl.client.path import Tracker
+from dynamite_fl.client import local_steps as steps_module
+from dynamite_fl.client.executors.dense import DenseSteps
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.step_path import PathRecorder
+from dynamite_fl.control.baselines.fedavg import FedAvg
 from dynamite_fl.control.controller import Controller, Measure
-from dynamite_fl.control.controllers import make_controller
-from dynamite_fl.control.fedavg import FedAvg
-from dynamite_fl.engine import loop, simulated
-from dynamite_fl.engine.devices import Devices
-from dynamite_fl.engine.loop import Progress, Schedule, Training, begin, play
-from dynamite_fl.engine.simulated import SimulatedEngine
-from dynamite_fl.records import Limits
-from dynamite_fl.task import losses, models
-from dynamite_fl.task.partition import wang
+from dynamite_fl.control.registry import make_controller
+from dynamite_fl.partitions import wang
+from dynamite_fl.records import FloatArray, IntArray, Limits
+from dynamite_fl.simulation import engine as simulated
+from dynamite_fl.simulation.devices import Devices
+from dynamite_fl.simulation.engine import SimulatedEngine
+from dynamite_fl.task import losses, models, registry
 from dynamite_fl.task.task import Task
+from dynamite_fl.training import loop
+from dynamite_fl.training.loop import Progress, Schedule, Training, begin, run_round
 
 RATE = 0.01
 IMAGE = (1, 28, 28)
@@ -34,7 +40,7 @@ TIGHT = Limits(rounds=200, deadline=200, budget=4000, cost_per_sample=0.01, cost
 
 
 def make_task(make_model: Callable[[], nn.Module], samples: int = 60_000) -> Task:
-    """Random images: what is learned does not matter here."""
+    """Make a task of random images; what is learned does not matter here."""
     random = torch.Generator().manual_seed(0)
     inputs = torch.randn(samples, *IMAGE, generator=random)
     targets = torch.randint(0, 10, (samples,), generator=random)
@@ -60,7 +66,7 @@ def cnn() -> nn.Module:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a round consists of."""
+    """The task and the plan of a round."""
 
     task: Task
     clients: int
@@ -69,7 +75,7 @@ class Setting:
 
 
 class Bare:
-    """Federated averaging as one writes it: a module, an optimiser, a loop."""
+    """Federated averaging written by hand: a module, an optimiser, a loop."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -78,13 +84,13 @@ class Bare:
         self.loss = nn.CrossEntropyLoss()
         self.state = {name: value.clone() for name, value in self.model.state_dict().items()}
         labels = setting.task.train_targets.numpy()
-        partition = wang(labels, setting.clients, case=1)
+        partition = wang(case=1).split(labels, setting.clients)
         self.indices = [
             torch.from_numpy(partition.indices(client).copy()) for client in range(len(partition))
         ]
 
     def round(self) -> None:
-        """Local steps of all clients, one after the other, and the average of their models."""
+        """Take the local steps of all clients, one after the other, and average their models."""
         total = sum(len(own) for own in self.indices)
         average = {name: torch.zeros_like(value) for name, value in self.state.items()}
         for own in self.indices:
@@ -105,13 +111,13 @@ class Bare:
 
 
 class Ours:
-    """A training that never ends, round by round."""
+    """A training of ours without an end, round by round."""
 
-    def __init__(self, setting: Setting, workers: int, controller: Controller) -> None:
+    def __init__(self, setting: Setting, workers: int, controller: Controller[Any]) -> None:
         labels = setting.task.train_targets.numpy()
         self.engine = SimulatedEngine(
             task=setting.task,
-            partition=wang(labels, setting.clients, case=1),
+            partition=wang(case=1).split(labels, setting.clients),
             devices=Devices(samples_per_second=np.linspace(500, 1500, setting.clients)),
             learning_rate=RATE,
             workers=workers,
@@ -124,8 +130,8 @@ class Ours:
         self.progress: Progress = begin(self.training)
 
     def round(self) -> None:
-        """One round, whole."""
-        self.progress, _ = play(self.training, self.progress)
+        """Run one whole round."""
+        self.progress, _ = run_round(self.training, self.progress)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -134,14 +140,14 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def spread(values: list[float]) -> str:
-    """The median, and between what the middle half lies."""
+def spread(values: list[float] | FloatArray) -> str:
+    """Return the median and the quartiles as text."""
     low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
     return f"{middle * 1e3:8.1f} ms ({low * 1e3:.1f} to {high * 1e3:.1f})"
 
 
 def compare(name: str, setting: Setting, workers: int, repeats: int, target: float) -> None:
-    """Rounds of both in turn; the ratio is the median of the ratios of neighbours."""
+    """Time rounds of both in turn; the ratio is the median of the ratios of neighbours."""
     fixed = make_controller(
         "fixed",
         learning_rate=RATE,
@@ -157,33 +163,33 @@ def compare(name: str, setting: Setting, workers: int, repeats: int, target: flo
     low, ratio, high = np.quantile(ratios, [0.25, 0.5, 0.75])
     print(
         f"{name}, {setting.clients:>3} clients, batch {setting.batch_size:>2}, "
-        f"{setting.local_steps} steps: bare {spread([each for each, _ in pairs])}   "
-        f"ours {spread([each for _, each in pairs])}   {ratio:.1f} times ({low:.1f} to {high:.1f}; "
-        f"at least {target})",
+        f"{setting.local_steps} steps: bare {spread([first for first, _ in pairs])}   "
+        f"ours {spread([second for _, second in pairs])}   "
+        f"{ratio:.1f} times ({low:.1f} to {high:.1f}; at least {target})",
         flush=True,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measuring(FedAvg):
-    """Given steps and sizes, but clients measure as for another controller."""
+    """Fixed local steps and batch sizes, with the measurements of another controller."""
 
     asked: Measure
 
     @property
     def measures(self) -> Measure:
-        """What that one does."""
+        """The measurements of the other controller."""
         return self.asked
 
 
 class Stopwatch:
-    """Seconds that some functions take, while they are watched."""
+    """The seconds that some functions take."""
 
     def __init__(self) -> None:
         self.total = 0.0
 
     def watch(self, owner: ModuleType | type, name: str) -> None:
-        """From now on, count the time of this function of a module or method of a class."""
+        """Count the time of a function of a module or a method of a class from now on."""
         function = getattr(owner, name)
 
         def watched(*given: Any, **named: Any) -> Any:
@@ -195,22 +201,22 @@ class Stopwatch:
         setattr(owner, name, watched)
 
     def read(self) -> float:
-        """Seconds since the last reading."""
+        """Return the seconds since the last reading."""
         total, self.total = self.total, 0.0
         return total
 
 
-# What clients and server do for a controller's measurements alone.
+# The functions that clients and server call only for a controller's measurements.
 MEASURING: dict[str, list[tuple[ModuleType | type, str]]] = {
-    "dynamite": [(client, "measure"), (client, "gradient_variance"), (simulated, "collect")],
-    "dynamite-feedback": [(Tracker, "step"), (Tracker, "paths"), (loop, "with_path")],
+    "dynamite": [(client, "measure"), (steps_module, "gradient_variance"), (simulated, "collect")],
+    "dynamite-feedback": [(PathRecorder, "record"), (PathRecorder, "paths"), (loop, "with_path")],
 }
 
 
 def overhead(setting: Setting, rounds: int, name: str) -> None:
-    """What share of a round a controller's own work is: measuring, and choosing the next plan.
+    """Print the share of a round that a controller's measurements and decisions take.
 
-    Rounds are of the given steps and sizes; it decides from what they show, beside them.
+    Rounds have the given steps and sizes; the controller's decisions are not followed.
     """
     probes = Stopwatch()
     for owner, function in MEASURING[name]:
@@ -225,11 +231,12 @@ def overhead(setting: Setting, rounds: int, name: str) -> None:
     shares, choices = [], []
     for _ in range(rounds):
         start = time.perf_counter()
-        ours.progress, played = play(ours.training, ours.progress)
+        ours.progress, played = run_round(ours.training, ours.progress)
         whole = time.perf_counter() - start
         assert played is not None  # noqa: S101
         start = time.perf_counter()
-        _, state = dynamite.adapt(played.outcome.report, TIGHT, cohort, state)
+        fleet = ours.training.fleet
+        _, state = dynamite.adapt(played.outcome.report, fleet, TIGHT, cohort, state)
         choices.append(time.perf_counter() - start)
         shares.append((probes.read() + choices[-1]) / (whole + choices[-1]))
     later = ", ".join(f"{share:.2%}" for share in shares[1:])
@@ -241,10 +248,83 @@ def overhead(setting: Setting, rounds: int, name: str) -> None:
     )
 
 
+class VmapSteps:
+    """Local steps of many clients with ``torch.func.vmap``, instead of ``DenseSteps``."""
+
+    def __init__(self, model: FlatModel, inputs: Tensor, targets: Tensor) -> None:
+        self._inputs, self._targets = inputs, targets
+
+        def loss(weights: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+            return model.task.loss(model.outputs(weights, inputs), targets).mean()
+
+        self._gradients = vmap(grad_and_value(loss))
+
+    def step_weights(
+        self, weights: Tensor, batches: list[IntArray], learning_rate: float
+    ) -> Tensor:
+        """Take one local step of each client in place; batches have the same size."""
+        rows = torch.from_numpy(np.stack(batches))
+        gradients, _ = self._gradients(weights, self._inputs[rows], self._targets[rows])
+        return weights.sub_(gradients, alpha=learning_rate)
+
+
+def compare_gradients(name: str, setting: Setting, repeats: int = 25) -> None:
+    """Time the local steps of all clients with hand-written gradients, vmap and one by one."""
+    task = setting.task
+    model = FlatModel(task, seed=0)
+    random = np.random.default_rng(0)
+    size = (setting.local_steps, setting.clients, setting.batch_size)
+    batches = [list(step) for step in random.integers(len(task.train_targets), size=size)]
+    data = (task.train_inputs, task.train_targets)
+    dense, mapped = DenseSteps(model, *data), VmapSteps(model, *data)
+    single = steps_module.AutogradSteps(model, *data)
+
+    def together(steps: DenseSteps | VmapSteps) -> None:
+        weights = model.first_weights.repeat(setting.clients, 1)
+        for step in batches:
+            weights = steps.step_weights(weights, step, RATE)
+
+    def one_by_one() -> None:
+        for client_batches in zip(*batches, strict=True):
+            weights = model.first_weights[None]
+            for batch in client_batches:
+                weights = single.step_weights(weights, [batch], RATE)
+
+    ways: list[Callable[[], None]] = [lambda: together(dense), lambda: together(mapped), one_by_one]
+    for way in ways:
+        way()
+    times = np.array([[seconds(way) for way in ways] for _ in range(repeats)])
+    ratios = np.median(times[:, 1:] / times[:, :1], axis=0)
+    print(
+        f"{name}, {setting.clients:>3} clients, batch {setting.batch_size:>2}, "
+        f"{setting.local_steps:>2} steps: by hand {spread(times[:, 0])}   "
+        f"vmap {spread(times[:, 1])}, {ratios[0]:.1f} times as long   "
+        f"one by one {spread(times[:, 2])}, {ratios[1]:.1f} times",
+        flush=True,
+    )
+
+
+def compare_all_gradients(flat: Task) -> None:
+    """Compare the ways to compute gradients for three small models."""
+    print("Local steps of many clients at once (median, middle half):")
+    for clients in (20, 100):
+        for batch_size in (6, 60):
+            compare_gradients("softmax 784x10", Setting(flat, clients, batch_size, 5))
+    hidden = make_task(lambda: models.perceptron(784, 10, hidden=64))
+    for batch_size in (1, 3, 6):
+        compare_gradients("perceptron 784-64-10", Setting(hidden, 20, batch_size, 40))
+    embedded = registry.make_task("perceptron", "digits")
+    for batch_size in (1, 6, 20):
+        compare_gradients("perceptron, digits", Setting(embedded, 10, batch_size, 10))
+
+
 def main() -> None:
     torch.set_num_threads(1)
     flat = make_task(softmax)
-    print("A round beside a bare loop on one thread (median, middle half):")
+    compare_all_gradients(flat)
+    if "--gradients" in sys.argv:
+        return
+    print("\nA round next to a loop written by hand, on one thread (median, middle half):")
     for local_steps in (2, 5):
         for clients in (20, 100):
             for batch_size, target in ((60, 2.5), (6, 4.0)):

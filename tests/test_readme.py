@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dynamite_fl.engine.simulated import SimulatedEngine
-from dynamite_fl.run_config import load_training_job, make_training, trackers_of
+from dynamite_fl.job.build import build_training
+from dynamite_fl.job.training import load_training_job
+from dynamite_fl.simulation.engine import SimulatedEngine
 from dynamite_fl.stream.buffer import Storage
-from tests.test_cli import dynamite
+from tests._cli.commands import dynamite
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -43,10 +44,10 @@ def test_job_can_be_planned_and_python_agrees(tmp_path: Path) -> None:
 
 def test_the_stream_can_be_trained_on(tmp_path: Path) -> None:
     (stream,) = (block for block in blocks("") if block.startswith("[stream]\n"))
-    embedded = resources.files("dynamite_fl").joinpath("run.toml").read_text()
+    embedded = resources.files("dynamite_fl.job").joinpath("training.toml").read_text()
     (tmp_path / "job.toml").write_text(f"{embedded}\n{stream}")
     job = load_training_job(tmp_path / "job.toml", ["limits.rounds=2"])
-    engine = make_training(job).engine
+    engine = build_training(job).engine
     assert isinstance(engine, SimulatedEngine)
     assert engine.streams is not None
     assert engine.streams.storage == Storage("reservoir", 500)
@@ -54,10 +55,10 @@ def test_the_stream_can_be_trained_on(tmp_path: Path) -> None:
 
 def test_the_job_can_be_tracked(tmp_path: Path) -> None:
     (track,) = (block for block in blocks("") if block.startswith("[training]\ntrack"))
-    embedded = resources.files("dynamite_fl").joinpath("run.toml").read_text()
+    embedded = resources.files("dynamite_fl.job").joinpath("training.toml").read_text()
     job = embedded.replace("[training]\n", track)
     (tmp_path / "job.toml").write_text(job)
-    assert trackers_of(load_training_job(tmp_path / "job.toml")) == ("tensorboard", "mlflow")
+    assert load_training_job(tmp_path / "job.toml").trackers == ("tensorboard", "mlflow")
 
 
 @pytest.mark.parametrize("target", re.findall(r"\]\((?!http)([^)#]+)\)", README.read_text()))

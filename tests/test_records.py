@@ -137,8 +137,21 @@ def test_what_a_batch_can_be_drawn_from() -> None:
 def test_a_subset_of_clients() -> None:
     fleet = Fleet(**FLEET, name=["ward", "lab"])
     assert fleet.subset(np.array([1])).name == ("lab",)
-    assert fleet.subset(slice(0, 1)).samples.tolist() == [10]
-    assert Fleet(**FLEET).subset(np.array([1, 0])).comm_seconds.tolist() == [0.3, 0.2]
+    unnamed = Fleet(**FLEET).subset(np.array([1, 0]))
+    assert unnamed.comm_seconds.tolist() == [0.3, 0.2]
+    assert unnamed.label(0) == "client 1"
+
+
+def test_a_section_of_clients_has_no_names() -> None:
+    section = Fleet(**FLEET, name=["ward", "lab"]).section(slice(0, 1))
+    assert (section.samples.tolist(), section.name) == ([10], None)
+
+
+def test_other_columns() -> None:
+    fleet = Fleet(**FLEET, name=["ward", "lab"])
+    faster = fleet.with_columns(samples_per_second=2 * fleet.samples_per_second)
+    assert (faster.samples_per_second == 2 * fleet.samples_per_second).all()
+    assert (faster.name, faster.samples.tolist()) == (fleet.name, [10, 20])
 
 
 def test_labels() -> None:

@@ -1,29 +1,28 @@
-"""What crosses the borders between packages: a fleet, its limits, the loss, a plan.
+"""The records that packages exchange: a fleet, its limits, the geometry of the loss, and a plan.
 
-Records check themselves: a wrong value is refused by a ``ValueError`` that names its field.
-Columns are arrays of shape (n,), one entry a client, and cannot be written to.
+A record checks its own values and raises ``InvalidInput`` with the name of the wrong field.
+Columns are read-only arrays of shape (n,) with one entry for each client.
 """
 
-import math
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from dynamite_fl.columns import (
-    LARGEST,
-    SMALLEST,
+from dynamite_fl._validate import FloatArray as FloatArray
+from dynamite_fl._validate import IntArray as IntArray
+from dynamite_fl._validate import (
+    check_number,
+    check_whole,
     column,
-    counts,
-    entries,
-    names,
-    rule,
+    column_length,
+    count_column,
+    name_column,
 )
-from dynamite_fl.columns import FloatArray as FloatArray
-from dynamite_fl.columns import IntArray as IntArray
+
+BoolArray = NDArray[np.bool_]
 
 MOST_ROUNDS = 10**9
 _MOST_STEPS = 100_000
@@ -35,20 +34,21 @@ class LearningRateWarning(UserWarning):
 
 @dataclass(frozen=True, init=False, eq=False)
 class Fleet:
-    """The devices: what data they hold and how fast they are.
+    """The clients: how much data they hold and how fast they are.
 
     One local step on ``s`` samples takes ``step_overhead + s / samples_per_second`` seconds.
-    The paper's model has no overhead; its constant step time (Corollary 1) is
-    ``samples_per_second=math.inf``. A single number stands for every client.
+    The paper's model has no overhead. Its constant step time (Corollary 1) is
+    ``samples_per_second=math.inf``. A single number applies to every client.
 
     Attributes:
-        samples: D_i, how many samples the client holds, or has received so far.
-        gradient_variance: M_i, trace of the covariance of its per-sample gradients.
-        samples_per_second: p_i, its computation speed.
-        step_overhead: Seconds a local step takes whatever its batch size.
-        comm_seconds: t_ui, seconds a round to receive and send the model.
-        buffer_size: B_i, how many samples it can store; None where it stores all.
-        name: What each client is called; None where numbers do.
+        samples: D_i, the number of samples that the client holds or has received so far.
+        gradient_variance: M_i, the trace of the covariance of its per-sample gradients.
+        samples_per_second: p_i, the client's computation speed.
+        step_overhead: The seconds that a local step takes in addition, whatever its batch size.
+        comm_seconds: t_ui, the seconds per round to receive and send the model.
+        buffer_size: B_i, the number of samples that the client can store. None if every client
+            stores all its samples.
+        name: The clients' names. None if clients have no names.
 
     Example:
         >>> fleet = Fleet(
@@ -80,48 +80,70 @@ class Fleet:
         buffer_size: ArrayLike | None = None,
         name: Sequence[str] | None = None,
     ) -> None:
-        n = entries("Fleet.samples", samples)
+        n = column_length("Fleet.samples", samples)
         speed = column(
             "Fleet.samples_per_second", samples_per_second, n, positive=True, finite=False
         )
-        stored = None if buffer_size is None else counts("Fleet.buffer_size", buffer_size, n)
+        stored = None if buffer_size is None else count_column("Fleet.buffer_size", buffer_size, n)
         columns = {
-            "samples": counts("Fleet.samples", samples, n),
+            "samples": count_column("Fleet.samples", samples, n),
             "gradient_variance": column("Fleet.gradient_variance", gradient_variance, n),
             "samples_per_second": speed,
             "step_overhead": column("Fleet.step_overhead", step_overhead, n),
             "comm_seconds": column("Fleet.comm_seconds", comm_seconds, n),
             "buffer_size": stored,
-            "name": None if name is None else names("Fleet.name", name, n),
+            "name": None if name is None else name_column("Fleet.name", name, n),
         }
         for key, values in columns.items():
-            object.__setattr__(self, key, values)  # frozen, so by the back door
+            object.__setattr__(self, key, values)  # the dataclass is frozen
 
     def __len__(self) -> int:
         return self.samples.size
 
     def label(self, client: int) -> str:
-        """What to call a client when talking of it."""
+        """Return the name of a client for messages.
+
+        Example:
+            >>> Fleet(
+            ...     samples=[9, 9], gradient_variance=1, samples_per_second=1, comm_seconds=0
+            ... ).label(1)
+            'client 1'
+        """
         return f"client {client}" if self.name is None else self.name[client]
 
-    def subset(self, clients: slice | IntArray) -> "Fleet":
-        """Some of the clients, which need not be checked again."""
-        some = object.__new__(Fleet)
-        for name, values in vars(self).items():
-            part = None if values is None else np.asarray(values)[clients]
-            object.__setattr__(
-                some, name, tuple(part) if name == "name" and part is not None else part
-            )
+    def subset(self, clients: IntArray) -> "Fleet":
+        """Return some of the clients, in the given order. They keep their labels."""
+        some = self._columns_at(clients)
+        object.__setattr__(some, "name", tuple(map(self.label, clients.tolist())))
         return some
+
+    def section(self, clients: slice) -> "Fleet":
+        """Return consecutive clients without their names, which costs no copy."""
+        return self._columns_at(clients)
+
+    def with_columns(self, **columns: FloatArray | None) -> "Fleet":
+        """Return the fleet with other columns. Their values are not checked again."""
+        changed = object.__new__(Fleet)
+        for key, values in (vars(self) | columns).items():
+            object.__setattr__(changed, key, values)
+        return changed
+
+    def _columns_at(self, clients: slice | IntArray) -> "Fleet":
+        columns = {
+            key: None if values is None else values[clients]
+            for key, values in vars(self).items()
+            if key != "name"
+        }
+        return self.with_columns(**columns, name=None)
 
     @property
     def share(self) -> FloatArray:
-        """D_i / D, the client's weight in the average."""
+        """The client's weight in the average, D_i / D."""
         return np.asarray(self.samples / self.samples.sum())
 
     @property
     def at_hand(self) -> FloatArray:
-        """How many samples a batch can be drawn from: all, or what the buffer holds of them."""
+        """The number of samples that a batch is drawn from: all, or those in the buffer."""
         if self.buffer_size is None:
             return self.samples
         return np.asarray(np.minimum(self.samples, self.buffer_size))
@@ -129,15 +151,15 @@ class Fleet:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What training may use, and what things cost.
+    """The time and money that training may use, and the prices.
 
     Attributes:
-        deadline: theta, seconds for the whole training; ``math.inf`` for no deadline.
-        budget: R, cost units for the whole training; ``math.inf`` for no budget.
-        cost_per_sample: a, cost of one sample in one local step.
-        cost_per_round: b, cost of one aggregation.
-        rounds: K, aggregation rounds; None lets the planner choose them.
-        max_local_steps: tau_max, the most local steps in a round.
+        deadline: theta, the seconds for the whole training. ``math.inf`` means no deadline.
+        budget: R, the cost units for the whole training. ``math.inf`` means no budget.
+        cost_per_sample: a, the cost of one sample in one local step.
+        cost_per_round: b, the cost of one aggregation.
+        rounds: K, the number of aggregation rounds. With None, the planner chooses it.
+        max_local_steps: tau_max, the largest number of local steps in a round.
 
     Example:
         >>> Limits(deadline=5000, budget=10_000, cost_per_sample=0.0005, cost_per_round=2).rounds
@@ -151,27 +173,40 @@ class Limits:
     max_local_steps: int = 100
 
     def __post_init__(self) -> None:
-        _number("Limits.deadline", self.deadline, positive=True, finite=False)
-        _number("Limits.budget", self.budget, positive=True, finite=False)
-        _number("Limits.cost_per_sample", self.cost_per_sample)
-        _number("Limits.cost_per_round", self.cost_per_round)
+        check_number("Limits.deadline", self.deadline, positive=True, finite=False)
+        check_number("Limits.budget", self.budget, positive=True, finite=False)
+        check_number("Limits.cost_per_sample", self.cost_per_sample)
+        check_number("Limits.cost_per_round", self.cost_per_round)
         if self.rounds is not None:
-            _integer("Limits.rounds", self.rounds, most=MOST_ROUNDS)
-        _integer("Limits.max_local_steps", self.max_local_steps, most=_MOST_STEPS)
+            check_whole("Limits.rounds", self.rounds, most=MOST_ROUNDS)
+        check_whole("Limits.max_local_steps", self.max_local_steps, most=_MOST_STEPS)
+
+    def share_used(self, *, seconds: float, cost: float, rounds: int) -> float:
+        """Return the largest share that is used of the deadline, the budget or the rounds.
+
+        Example:
+            >>> limits = Limits(deadline=100, budget=50, cost_per_sample=1, cost_per_round=1)
+            >>> limits.share_used(seconds=25, cost=20, rounds=3)
+            0.4
+        """
+        shares = [seconds / self.deadline, cost / self.budget]
+        if self.rounds is not None:
+            shares.append(rounds / self.rounds)
+        return max(shares)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossGeometry:
-    """How the loss behaves: the constants of Assumptions 1-5, given or estimated.
+    """The constants of the loss in Assumptions 1 to 5, given or estimated.
 
     Batches are drawn uniformly, so gradients are unbiased and the paper's mu and mu_G are 1.
 
     Attributes:
-        learning_rate: eta.
+        learning_rate: eta, the step size of local steps.
         quadratic_bound: rho of Assumption 1.
         smoothness: beta of Assumption 2.
         pl_constant: c of the Polyak-Lojasiewicz condition, Assumption 3.
-        divergence: delta of Assumption 5, how far clients' gradients are from the global one.
+        divergence: delta of Assumption 5, the distance of clients' gradients from the global one.
         loss_gap: F(w(0)) - F*, or its estimate at the current model.
 
     Example:
@@ -195,12 +230,12 @@ class LossGeometry:
     loss_gap: float
 
     def __post_init__(self) -> None:
-        _number("LossGeometry.learning_rate", self.learning_rate, positive=True)
-        _number("LossGeometry.quadratic_bound", self.quadratic_bound)
-        _number("LossGeometry.smoothness", self.smoothness)
-        _number("LossGeometry.pl_constant", self.pl_constant)
-        _number("LossGeometry.divergence", self.divergence)
-        _number("LossGeometry.loss_gap", self.loss_gap)
+        check_number("LossGeometry.learning_rate", self.learning_rate, positive=True)
+        check_number("LossGeometry.quadratic_bound", self.quadratic_bound)
+        check_number("LossGeometry.smoothness", self.smoothness)
+        check_number("LossGeometry.pl_constant", self.pl_constant)
+        check_number("LossGeometry.divergence", self.divergence)
+        check_number("LossGeometry.loss_gap", self.loss_gap)
         if self.learning_rate * self.smoothness > 1:
             warnings.warn(
                 f"LossGeometry.learning_rate is {self.learning_rate:g}, above 1 / smoothness = "
@@ -211,7 +246,7 @@ class LossGeometry:
 
     @property
     def decay(self) -> float:
-        """1 - q = eta c, kept in [0, 1]: estimates may leave it."""
+        """1 - q = eta c, limited to [0, 1] because estimates of c may be too large."""
         return min(self.learning_rate * self.pl_constant, 1.0)
 
     @property
@@ -222,16 +257,17 @@ class LossGeometry:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What to do in every round, and what that is predicted to take and to reach.
+    """What clients do in every round, with its predicted time, cost and result.
 
     Attributes:
-        rounds: K.
-        local_steps: tau.
-        batch_sizes: s_i, a column.
-        seconds: Predicted time of all rounds.
-        cost: Predicted cost of all rounds.
-        bound: The objective's value, for the default one a bound on the final loss gap.
-        binding: What keeps the plan from larger batches or more steps, as names of fields:
+        rounds: K, the number of rounds.
+        local_steps: tau, the local steps of every client in a round.
+        batch_sizes: s_i, the samples of each client in a local step.
+        seconds: The predicted time of all rounds.
+        cost: The predicted cost of all rounds.
+        bound: The value of the objective: by default a bound on the final loss gap. NaN if the plan
+            was made without an objective.
+        binding: The limits that prevent larger batches or more local steps, by field name:
             ``budget``, ``deadline``, ``samples``, ``buffer_size``, ``max_local_steps``.
     """
 
@@ -245,22 +281,5 @@ class Plan:
 
     @property
     def total_batch(self) -> int:
-        """s_tot, samples of all clients in one local step."""
+        """The samples of all clients in one local step, s_tot."""
         return int(self.batch_sizes.sum())
-
-
-def _number(field: str, value: float, *, positive: bool = False, finite: bool = True) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ValueError(f"{field} is {value!r}: {rule(positive, finite)}")
-    in_range = (SMALLEST if positive else 0) <= value <= LARGEST  # False for NaN
-    if not in_range and (finite or value != math.inf):
-        huge = isinstance(value, int) and abs(value) > sys.float_info.max
-        shown = f"a number of {len(str(value))} digits" if huge else f"{value:g}"
-        raise ValueError(f"{field} is {shown}: {rule(positive, finite)}")
-
-
-def _integer(field: str, value: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ValueError(f"{field} is {value!r}: it must be a whole number, 1 or more")
-    if not 1 <= value <= most:
-        raise ValueError(f"{field} must be from 1 to {most:,}")

@@ -1,16 +1,13 @@
-"""What a round tells the controller.
+"""What a controller is told about a finished round.
 
-Columns have one entry for each client of the cohort, in its order, NaN where a client was
-absent or did not measure. Nothing here holds weights or gradients, but for a sketch of where they
-led: it is small, and it is all that a controller sees.
+Columns have one entry for each client of the cohort, in the cohort's order. An entry is NaN if the
+client was absent or did not measure the value. A report holds no weights and no gradients, only
+a small sketch of how far the local steps moved the model.
 """
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dynamite_fl.records import FloatArray, IntArray
+from dynamite_fl.records import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,13 +17,13 @@ class Probe:
     Attributes:
         loss: F_i(w), the loss of the client's last batch at the global model.
         quadratic_bound: rho_i = |F_i(w_i) - F_i(w)| / |w_i - w|^2.
-        lipschitz: |F_i(w_i) - F_i(w)| / |w_i - w|, Wang et al.'s rho_i.
+        lipschitz: |F_i(w_i) - F_i(w)| / |w_i - w|, the rho_i of Wang et al.
         smoothness: beta_i = |g_i(w_i) - g_i(w)| / |w_i - w|.
         pl_constant: c_i = |g_i(w)|^2 / (2 F_i(w)).
-        divergence: delta_i = |g_i(w) - g(w)|, which the server works out.
-        gradient_variance: M_i.
-        drift: psi_i, by how much arrivals have changed the loss at the global model; NaN where
-            data does not stream.
+        divergence: delta_i = |g_i(w) - g(w)|, computed by the server.
+        gradient_variance: M_i, the trace of the covariance of per-sample gradients.
+        drift: psi_i, the change of the loss at the global model through new samples. NaN if data
+            does not stream.
     """
 
     loss: FloatArray
@@ -41,42 +38,44 @@ class Probe:
 
 @dataclass(frozen=True, eq=False)
 class PathReport:
-    """What the local steps of a round showed on their way.
+    """How far the local steps of a round moved the model, in sketches of m numbers.
 
     Attributes:
-        head: A sketch of how far a step led, w before it less w after it, on average over
-            clients and the first half of the local steps, (m,).
-        tail: The same over the second half; of a single step, again that step.
-        gradient_variance: M_i of the cohort, a column, from their first batches.
+        first_half: The mean movement of one step in the first half of the round, averaged over
+            clients: the weights before it minus the weights after it, shape (m,).
+        second_half: The same for the second half. Equal to ``first_half`` if the round has a single
+            step.
+        gradient_variance: M_i of each client in the cohort, from its first batches.
     """
 
-    head: FloatArray
-    tail: FloatArray
+    first_half: FloatArray
+    second_half: FloatArray
     gradient_variance: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class RoundReport:
-    """One round, as the server saw it.
+    """One round as the server saw it.
 
     Attributes:
-        round_index: k, from 1.
-        clients: The cohort, as places in the fleet.
-        local_steps: tau_k.
-        batch_sizes: s_i^k.
-        present: Whose update was taken.
-        samples: D_i^k, how many samples the client has received so far.
-        step_seconds: Measured seconds of a local step.
-        comm_seconds: Measured seconds to receive and send the model, and the probe if any.
-        probe: What was measured of the loss; None in a round without probe.
-        path: What the local steps showed; None if nobody asked, or no update could be used.
+        round_index: k, counted from 1.
+        clients: The indices of the cohort's clients in the fleet.
+        local_steps: tau_k, the local steps of the round.
+        batch_sizes: s_i^k, the samples of each client in a local step.
+        present: Whether the client's update was received.
+        samples: D_i^k, the number of samples that the client has received so far.
+        step_seconds: The measured seconds of one local step.
+        comm_seconds: The measured seconds to receive and send the model, and the probe if any.
+        probe: The measurements of the loss. None in a round without a probe.
+        path: The movement of the local steps. None if it was not requested, or if no update was
+            averaged.
     """
 
     round_index: int
     clients: IntArray
     local_steps: int
     batch_sizes: IntArray
-    present: NDArray[np.bool_]
+    present: BoolArray
     samples: FloatArray
     step_seconds: FloatArray
     comm_seconds: FloatArray

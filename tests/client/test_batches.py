@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamite_fl.client.batches import BATCHES, VARIANCE, draw, generator
+from dynamite_fl._random import client_stream
+from dynamite_fl.client.batches import BATCHES, draw_batches
 
 
 @given(st.integers(1, 50), st.lists(st.integers(1, 60), min_size=1, max_size=6))
 def test_no_sample_comes_again_before_all_were_used(population: int, sizes: list[int]) -> None:
-    batches = draw(np.random.default_rng(0), population, sizes)
+    batches = draw_batches(np.random.default_rng(0), population, sizes)
     assert [batch.size for batch in batches] == sizes
     order = np.concatenate(batches)
     for start in range(0, order.size, population):
@@ -24,7 +25,7 @@ def test_every_sample_is_as_likely() -> None:
     counts: Counter[int] = Counter()
     rounds = 4000
     for k in range(1, rounds + 1):
-        (batch,) = draw(generator(1, 5, k, BATCHES), 10, [3])
+        (batch,) = draw_batches(client_stream(1, 5, k, BATCHES), 10, [3])
         counts.update(batch.tolist())
     expected = 3 * rounds / 10
     chi_square = sum((counts[i] - expected) ** 2 / expected for i in range(10))
@@ -32,24 +33,7 @@ def test_every_sample_is_as_likely() -> None:
     assert chi_square < 27.9
 
 
-def test_draws_belong_to_client_round_and_purpose() -> None:
-    def first(*where: int) -> float:
-        return generator(*where).random()
-
-    base = first(0, 1, 2, BATCHES)
-    assert base == first(0, 1, 2, BATCHES)
-    others = [first(1, 1, 2, BATCHES), first(0, 2, 2, BATCHES), first(0, 1, 3, BATCHES)]
-    others.append(first(0, 1, 2, VARIANCE))
-    assert len({base, *others}) == 5
-
-
-def test_many_clients_and_rounds_have_streams_of_their_own() -> None:
-    seen = {generator(0, c, k, BATCHES).integers(2**63) for c in range(100) for k in range(100)}
-    assert len(seen) == 10_000
-    assert generator(0, 10**8, 10**9, BATCHES).random() < 1
-
-
 @pytest.mark.parametrize("size", [1, 7])
 def test_a_whole_batch_is_all_samples(size: int) -> None:
-    (batch,) = draw(np.random.default_rng(0), size, [size])
+    (batch,) = draw_batches(np.random.default_rng(0), size, [size])
     assert sorted(batch.tolist()) == list(range(size))

@@ -1,4 +1,4 @@
-"""A little world for controllers: affine step times, jitter, made-up probes."""
+"""A small world for controllers: affine step times, jitter and random probes, without models."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dynamite_fl.control.controller import Controller
-from dynamite_fl.plan.infeasible import Infeasible
-from dynamite_fl.plan.problem import round_cost
+from dynamite_fl.control.estimate.speed import estimated_fleet, first_estimates, update_speeds
+from dynamite_fl.plan._problem import round_cost
+from dynamite_fl.plan.feasibility import Infeasible
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
 from dynamite_fl.reports import Probe, RoundReport
 
@@ -40,7 +41,7 @@ def report(
 
 
 def probe(clients: int, **columns: list[float]) -> Probe:
-    """A probe of these columns, all others NaN."""
+    """Return a probe of these columns. All other columns are NaN."""
     fields = [field.name for field in dataclasses.fields(Probe)]
     nan = [np.nan] * clients
     return Probe(*(np.array(columns.get(name, nan), dtype=float) for name in fields))
@@ -48,7 +49,7 @@ def probe(clients: int, **columns: list[float]) -> Probe:
 
 @dataclass
 class World:
-    """The true fleet; times jitter, clients may be away, probes are drawn at random."""
+    """The true fleet. Times jitter, clients may be absent, and probes are random."""
 
     fleet: Fleet
     seed: int
@@ -62,7 +63,7 @@ class World:
         n = len(self.fleet)
         return np.sort(self.random.choice(n, size=self.random.integers(1, n + 1), replace=False))
 
-    def play(self, plan: Plan, cohort: IntArray, index: int, *, probed: bool) -> RoundReport:
+    def run_round(self, plan: Plan, cohort: IntArray, index: int, *, probed: bool) -> RoundReport:
         fleet, m = self.fleet, cohort.size
         present = self.random.random(m) >= self.absence
         step = fleet.step_overhead[cohort] + plan.batch_sizes / fleet.samples_per_second[cohort]
@@ -89,27 +90,29 @@ class World:
 
 
 def training(
-    controller: Controller, guess: Fleet, limits: Limits, world: World, most: int
+    controller: Controller[Any], guess: Fleet, limits: Limits, world: World, most: int
 ) -> Iterator[tuple[Plan, Limits, IntArray, Any]]:
-    """Every round's plan, what remained before it, its cohort and the state after planning."""
-    left = limits
+    """Yield each round's plan, the limits before it, its cohort and the state after planning."""
+    left, speeds = limits, first_estimates(guess)
     cohort = world.cohort()
     try:
         plan, state = controller.start(guess, left, cohort)
         for index in range(1, most + 1):
             yield plan, left, cohort, state
-            report = world.play(plan, cohort, index, probed=controller.measures == "loss")
+            report = world.run_round(plan, cohort, index, probed=controller.measures == "loss")
             rest = spent(left, report)
             if rest is None:
                 return
             left, cohort = rest, world.cohort()
-            plan, state = controller.adapt(report, left, cohort, state)
+            speeds = update_speeds(speeds, report)
+            fleet = estimated_fleet(guess, speeds, guess.samples)
+            plan, state = controller.adapt(report, fleet, left, cohort, state)
     except Infeasible:
         return
 
 
 def spent(limits: Limits, report: RoundReport) -> Limits | None:
-    """What remains after a round, None if nothing does."""
+    """Return what remains after a round, or None if nothing does."""
     seconds = report.local_steps * report.step_seconds + report.comm_seconds
     deadline = limits.deadline - float(np.max(seconds, initial=0.0, where=report.present))
     cost = round_cost(limits, report.local_steps, report.batch_sizes.sum())

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from dynamite_fl import Fleet, Limits, Plan
-from dynamite_fl.control.course import Course
+from dynamite_fl.control.estimate.gain import GainEstimate
 from dynamite_fl.control.feedback import Feedback, FeedbackState
-from dynamite_fl.control.system import first_guess
 from dynamite_fl.reports import PathReport, RoundReport
 
 FLEET = Fleet(
@@ -17,14 +16,15 @@ BOTH = np.array([0, 1])
 CONTROL = Feedback(learning_rate=0.1)
 
 
-def state(slope: float, tail: float, steps: float = 8.0) -> FeedbackState:
-    both = np.ones(1)
-    course = Course(both, both, local_steps=steps, slope=slope, tail_slope=tail, weight=9.0)
-    return FeedbackState(first_guess(FLEET), course, np.array([4.0, 4.0]), 1000.0)
+def state(first_gain: float, second_gain: float, steps: float = 8.0) -> FeedbackState:
+    gain = GainEstimate(
+        mean_steps=steps, first_gain=first_gain, second_gain=second_gain, gain_weight=9.0
+    )
+    return FeedbackState(gain, np.array([4.0, 4.0]), 1000.0)
 
 
 def plan_of(given: FeedbackState, limits: Limits = LIMITS) -> Plan:
-    return CONTROL._plan(FLEET, limits, given)
+    return CONTROL._plan(FLEET, limits, BOTH, given)
 
 
 def of_a_round(path: PathReport) -> RoundReport:
@@ -60,15 +60,15 @@ def test_local_steps_double_at_most_and_halve_where_they_lose() -> None:
     assert plan_of(state(1.0, 1.0)).local_steps == 16
     assert plan_of(state(1.0, -1.0, steps=16.0)).local_steps == 8
     grown = state(1.0, 1.0)
-    grown = replace(grown, course=replace(grown.course, newest_steps=12.0))
+    grown = replace(grown, gain=replace(grown.gain, newest_steps=12.0))
     assert plan_of(grown).local_steps == 24  # twice the newest, if that was more than the mean
     assert plan_of(state(1.0, 1.0, steps=1.0)).local_steps == 4  # never caught in single steps
 
 
-def test_steps_that_ran_away_are_not_tried_again() -> None:
+def test_steps_that_diverged_are_not_tried_again() -> None:
     for fewest, steps in ((6.0, 6), (2.0, 4)):
         given = state(1.0, 1.0)
-        given = replace(given, course=replace(given.course, most_steps=fewest))
+        given = replace(given, gain=replace(given.gain, most_steps=fewest))
         assert plan_of(given).local_steps == steps
 
 
@@ -96,11 +96,12 @@ def test_fewer_rounds_where_they_gain_more() -> None:
 
 def test_all_rounds_where_data_still_arrives() -> None:
     dear = Limits(rounds=100, deadline=1e4, budget=300, cost_per_sample=0.05, cost_per_round=2)
-    given = replace(state(1.0, 1.0), first_samples=999.0)
-    assert given.data_streams
+    given = replace(state(1.0, 1.0), first_samples=999.0)  # one more has come
     plan = plan_of(given, dear)
     assert plan.rounds == 100
     assert plan.local_steps >= 4
+    limited = FLEET.with_columns(buffer_size=np.array([100.0, 100.0]))
+    assert CONTROL._plan(limited, dear, BOTH, state(1.0, 1.0)).rounds == 100
 
 
 def test_rounds_that_are_open_or_too_many_leave_room_for_local_steps() -> None:
@@ -116,14 +117,14 @@ def test_what_cannot_be_a_gradient_is_not_learned_from() -> None:
     _, known = CONTROL.start(FLEET, LIMITS, BOTH)
     for far in (1e300, np.inf, np.nan):
         path = PathReport(np.array([far, 1.0]), np.ones(2), np.array([np.nan, 1e40]))
-        _, after = CONTROL.adapt(of_a_round(path), LIMITS, BOTH, known)
-        assert after.course.last_steps == 0
+        _, after = CONTROL.adapt(of_a_round(path), FLEET, LIMITS, BOTH, known)
+        assert after.gain.last_steps == 0
         assert np.isnan(after.gradient_variance).all()
 
 
 def test_what_a_round_shows_of_gradients_is_averaged() -> None:
     report = of_a_round(PathReport(np.ones(1), np.ones(1), np.array([14.0, np.nan])))
-    _, after = CONTROL.adapt(report, LIMITS, BOTH, state(1.0, 1.0))
+    _, after = CONTROL.adapt(report, FLEET, LIMITS, BOTH, state(1.0, 1.0))
     assert after.gradient_variance.tolist() == pytest.approx([7.0, 4.0])  # 0.7 * 4 + 0.3 * 14
 
 

@@ -3,13 +3,13 @@ from pathlib import Path
 import pytest
 
 from dynamite_fl.experiments import NAMES
-from tests.experiments.plays import play, smoke
+from tests.experiments.smoke import run_here, smoke
 
 
 @pytest.fixture(scope="session")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which every experiment has its runs at the scale ``smoke``; only to be read."""
-    runs = tmp_path_factory.mktemp("experiments")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all runs of every experiment at the scale ``smoke``; only to be read."""
+    root = tmp_path_factory.mktemp("experiments")
     for name in NAMES:
-        play(smoke(name, runs))
-    return runs
+        run_here(smoke(name, root))
+    return root

@@ -1,22 +1,23 @@
-"""Experiments' files: all that come with the package, and broken ones."""
+"""The files of the experiments: all names, keys and jobs in them can be used."""
 
 import re
-from importlib import resources
-from pathlib import Path
+import tomllib
 
 import numpy as np
 import pytest
 
-from dynamite_fl.config import table_record
-from dynamite_fl.control.controllers import make_controller
-from dynamite_fl.engine.fleets import FLEETS
-from dynamite_fl.experiments import NAMES
-from dynamite_fl.experiments.experiment import SCALES, merged
-from dynamite_fl.experiments.read import load_experiment, read_experiment
-from dynamite_fl.records import Limits
-from dynamite_fl.run_config import Settings
-from dynamite_fl.stream_config import make_streams
-from dynamite_fl.tables import JobError
+from dynamite_fl.errors import InvalidInput
+from dynamite_fl.experiments import JOBS, NAMES, title_of
+from dynamite_fl.experiments.experiment import (
+    SCALES,
+    Experiment,
+    experiment_from,
+    load_experiment,
+    merged,
+)
+from dynamite_fl.experiments.measures import COLUMNS, MEASURES
+from dynamite_fl.job.build import build_controller, build_stream, number_of_devices
+from dynamite_fl.partitions import partition_from_table
 
 SMALL = """
 title = "Small"
@@ -25,6 +26,8 @@ shows = "fig:small"
 smoke = 1
 laptop = 2
 paper = 3
+[notes]
+[at]
 [job]
 devices = "testbed5"
 task = { model = "softmax", dataset = "digits" }
@@ -35,21 +38,82 @@ training = { learning_rate = 0.1 }
 title = "One"
 at.smoke.limits = { rounds = 2 }
 [contenders.fedavg]
+title = "FedAvg"
 job.limits = { budget = 7 }
-[[pictures]]
+[[charts]]
 kind = "lines"
 y = "accuracy"
 [[claims]]
 says = "It learns"
-form = "level"
+kind = "above"
 of = "fedavg"
-above = 0.1
+threshold = 0.1
 """
 
 
+def small(text: str) -> Experiment:
+    return experiment_from("small", tomllib.loads(text))
+
+
 def test_every_file_is_an_experiment_and_has_a_name() -> None:
-    files = resources.files("dynamite_fl.experiments") / "jobs"
-    assert {Path(file.name).stem for file in files.iterdir()} == set(NAMES)
+    assert {file.stem for file in JOBS.iterdir()} == set(NAMES)
+    assert [load_experiment(name).title for name in NAMES] == [title_of(name) for name in NAMES]
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="there is no experiment 'ablatio': did you mean"):
+        load_experiment("ablatio")
+
+
+KEYS = {
+    *("title", "shows", "like", "select", "job", "at", "seeds", "panels", "contenders"),
+    *("notes", "charts", "claims", "theorem"),
+}
+DRAWN = {"lines": set(COLUMNS), "bars": set(MEASURES), "theorem": {"local_steps", "batch_mean"}}
+KINDS = {
+    *("ahead", "alike", "above", "below", "equals", "greater"),
+    *("theorem-falls", "theorem-near"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_key_is_known(name: str) -> None:
+    tables = tomllib.loads((JOBS / f"{name}.toml").read_text())
+    assert set(tables) <= KEYS
+    if "like" in tables:  # these are taken over from the other file as they are
+        assert "like" not in tomllib.loads((JOBS / f"{tables['like']}.toml").read_text())
+        assert not {"job", "at", "seeds", "theorem"} & set(tables)
+    experiment = load_experiment(name)
+    variants = [*experiment.panels.items(), *experiment.contenders.items()]
+    for key, variant in variants:
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", key)
+        assert set(variant.scales) <= set(SCALES)
+    by_scale = [experiment.at, experiment.notes, experiment.theorem]
+    by_scale += [claim.because for claim in experiment.claims] + [v.at for _, v in variants]
+    assert all(set(table) <= set(SCALES) for table in by_scale)
+    assert set(experiment.seeds) == set(SCALES)
+    assert all(count >= 1 for count in experiment.seeds.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_claims_and_charts_name_what_there_is(name: str) -> None:
+    experiment = load_experiment(name)
+    assert experiment.charts
+    assert experiment.claims
+    for chart in experiment.charts:
+        assert chart.y in DRAWN[chart.kind]
+        assert chart.x in ("round", "seconds", "cost")
+        assert set(chart.panels) <= set(experiment.panels)
+    for claim in experiment.claims:
+        assert claim.kind in KINDS
+        assert claim.measure in MEASURES
+        contenders = {claim.of, claim.minus, claim.also_of, *claim.over} - {""}
+        assert contenders <= set(experiment.contenders)
+        assert {*claim.panels, *claim.than} <= set(experiment.panels)
+        assert bool(claim.over) == (claim.kind in ("ahead", "alike"))
+        assert bool(claim.than) == (claim.kind == "greater")
+        assert bool(claim.rounds) == bool(claim.local_steps) == (claim.kind == "theorem-near")
+        assert bool(claim.of) != claim.kind.startswith("theorem")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,36 +133,26 @@ def test_jobs_can_be_used(name: str, scale: str) -> None:
     assert experiment.panels_at(scale)
     for panel in experiment.panels_at(scale):
         for contender in experiment.contenders:
-            tables = experiment.job_of(scale, panel, contender, 0).tables
-            limits = table_record(Limits, "limits", tables["limits"])
-            settings = table_record(Settings, "training", tables["training"])
-            if isinstance(tables["devices"], str):
-                assert tables["devices"] in FLEETS
-            own = {k: v for k, v in tables["controller"].items() if k != "name"}
-            if tables["controller"]["name"] != "cooptfl":
-                make_controller(
-                    tables["controller"]["name"], learning_rate=settings.learning_rate, **own
-                )
-            if "stream" in tables:
-                make_streams(
-                    tables["stream"],
-                    pool=lambda _: np.arange(20),
-                    labels=np.arange(20) % 2,
-                    dataset=tables["task"]["dataset"],
-                    rounds=limits.rounds,
-                    seed=0,
-                )
+            job = experiment.job_of(scale, panel, contender, 0)
+            assert number_of_devices(job) > 1
+            partition_from_table(job.tables["partition"])
+            if job.controller_name != "cooptfl":
+                build_controller(job, lambda _: pytest.fail("no pilot run is needed"))
+            stream = build_stream(job)
+            if stream is not None:
+                labels = np.arange(20) % 2
+                stream.build(lambda _: np.arange(20), labels, job.limits.rounds, seed=0)
 
 
 def test_the_paper_s_numbers_are_at_its_scale() -> None:
-    panels = load_experiment("online-accuracy")
-    found = {
-        panel: panels.job_of("paper", panel, "dynamite", 0).tables
-        for panel in panels.panels_at("paper")
+    online = load_experiment("online-accuracy")
+    tables_of = {
+        panel: online.job_of("paper", panel, "dynamite", 0).tables
+        for panel in online.panels_at("paper")
     }
     limits = {
         name: (tables["limits"]["budget"], tables["limits"]["deadline"])
-        for name, tables in found.items()
+        for name, tables in tables_of.items()
     }
     assert limits == {
         "cost": (10000, 5000),
@@ -106,8 +160,8 @@ def test_the_paper_s_numbers_are_at_its_scale() -> None:
         "cost-100": (40000, 5000),
         "time-100": (80000, 1000),
     }
-    assert found["time-100"]["limits"]["cost_per_round"] == 10  # N/10
-    assert found["cost"]["training"]["learning_rate"] == 0.005
+    assert tables_of["time-100"]["limits"]["cost_per_round"] == 10  # N/10
+    assert tables_of["cost"]["training"]["learning_rate"] == 0.005
     table = load_experiment("stream-table")
     burst = table.job_of("paper", "cifar-burst-time", "fedavg", 0).tables
     assert (burst["limits"]["deadline"], burst["limits"]["budget"]) == (500, 80000)
@@ -116,7 +170,7 @@ def test_the_paper_s_numbers_are_at_its_scale() -> None:
 
 
 def test_layers_replace_one_another_in_order() -> None:
-    experiment = read_experiment("small", SMALL)
+    experiment = small(SMALL)
     tables = experiment.job_of("smoke", "one", "fedavg", 5).tables
     assert tables["limits"]["rounds"] == 2
     assert tables["limits"]["budget"] == 7
@@ -135,54 +189,10 @@ def test_a_table_of_another_kind_replaces_all() -> None:
 
 def test_like_shares_runs_and_takes_over_the_rest() -> None:
     base, like = load_experiment("stream-table"), load_experiment("sampling")
-    assert like.pool == base.name
+    assert like.runs_from == base.name
     panel = "emnist-burst-cost"
     ours, theirs = (each.job_of("laptop", panel, "dynamite", 1) for each in (base, like))
     assert ours.tables == theirs.tables
     fifo = like.job_of("laptop", panel, "dynamite-fifo", 1).tables
     assert fifo["stream"]["buffer"] == "fifo"
     assert fifo["controller"] == {"name": "dynamite"}
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        ('title = "Small"', "", "small.toml: the file lacks title"),
-        ('shows = "fig:small"', 'show = "x"', "has no key show; did you mean shows"),
-        ("smoke = 1", "smoke = 0", r"seeds.smoke is 0: it must be a whole number, 1 or more"),
-        ("smoke = 1\n", "", "seeds lacks smoke"),
-        ("[panels.one]", "[panels.One]", "panels.One: names are of small letters"),
-        ("at.smoke.limits", "at.smok.limits", "panels.one.at has no key smok; did you mean smoke"),
-        ("at.smoke.limits", "at.smoke.limit", "panels.one.at.smoke has no key limit; did you mean"),
-        ('title = "One"', 'scales = ["small"]', "panels.one.scales has 'small'"),
-        ('title = "One"', "titel = 1", "panels.one has no key titel; did you mean title"),
-        ('of = "fedavg"', 'of = "fedavgg"', r"claims\[0\].of has 'fedavgg': did you mean fedavg"),
-        ('of = "fedavg"', 'of = "fedavg"\npanels = ["two"]', r"claims\[0\].panels has 'two'"),
-        ('of = "fedavg"', 'of = "fedavg"\nmeasure = "acc"', r"claims\[0\].measure has 'acc'"),
-        (
-            'y = "accuracy"',
-            'y = "acuracy"',
-            r"pictures\[0\].y has 'acuracy': did you mean accuracy",
-        ),
-        ('kind = "lines"', 'kind = "pie"', r"pictures\[0\].kind has 'pie'"),
-        ("[seeds]", '[select]\npanels = ["two"]\n[seeds]', "select.panels has 'two'"),
-        ("[seeds]", "[seeds", "small.toml is not valid TOML"),
-        ("job.limits = { budget = 7 }", "job = 3", "contenders.fedavg.job must be a table"),
-        ('title = "Small"', 'title = "Small"\nlike = "smal"', "there is no experiment smal"),
-    ],
-)
-def test_broken_files_say_what_to_change(before: str, after: str, message: str) -> None:
-    assert before in SMALL
-    with pytest.raises(JobError, match=message):
-        read_experiment("small", SMALL.replace(before, after, 1))
-
-
-def test_a_job_that_lacks_a_table() -> None:
-    text = SMALL.replace("training = { learning_rate = 0.1 }\n", "")
-    experiment = read_experiment("small", text)
-    seedless = experiment.job_of("smoke", "one", "fedavg", 0)
-    with pytest.raises(JobError, match="training lacks learning_rate"):
-        table_record(Settings, "training", seedless.tables["training"])
-    text = SMALL.replace('devices = "testbed5"\n', "")
-    with pytest.raises(JobError, match=r"small: the job of one at smoke lacks \[devices\]"):
-        read_experiment("small", text).job_of("smoke", "one", "fedavg", 0)

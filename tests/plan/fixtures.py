@@ -1,11 +1,11 @@
 """The embedded job's fleet, limits and loss, as an example for tests."""
 
 from dynamite_fl import Fleet, Limits
-from dynamite_fl.config import load_job
+from dynamite_fl.job.planning import load_planning_job
 
-EXAMPLE = load_job().geometry
+EXAMPLE = load_planning_job().geometry
 
 
 def example() -> tuple[Fleet, Limits]:
-    job = load_job()
+    job = load_planning_job()
     return job.fleet, job.limits

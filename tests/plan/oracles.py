@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.optimize import LinearConstraint, milp
 
 from dynamite_fl import Fleet, Limits, LossGeometry
-from dynamite_fl.plan.bound import Objective
+from dynamite_fl.plan.bounds import Bound
 
 Floats = NDArray[np.float64]
 
@@ -55,7 +55,7 @@ def enumerated_bound(
     fleet: Fleet,
     limits: Limits,
     geometry: LossGeometry,
-    objective: Objective,
+    objective: Bound,
     *,
     rounds: range,
     uniform: bool = False,

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 
 from dynamite_fl import Fleet, Limits, LossGeometry
-from dynamite_fl.plan.problem import round_cost, round_seconds
+from dynamite_fl.plan._problem import round_cost, round_seconds
 from tests.plan.oracles import Floats
 
 Split = tuple[Floats, Floats, float]  # weights, ceilings, total

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
-from dynamite_fl.plan.allocate import allocate
+from dynamite_fl.plan._allocate import allocate
+from tests.examples import examples
 from tests.plan.oracles import Floats, enumerated_noise, greedy_noise, milp_noise
 from tests.plan.strategies import Split, splits
 
@@ -18,19 +19,19 @@ def noise_of(split: Split) -> float:
     return float((weights / sizes).sum())
 
 
-@settings(max_examples=4000)
+@examples(4000)
 @given(splits(clients=4, most=6))
 def test_split_is_the_best_of_all(split: Split) -> None:
     assert noise_of(split) == pytest.approx(enumerated_noise(*split), rel=1e-12)
 
 
-@settings(max_examples=2500)
+@examples(2500)
 @given(splits(clients=40, most=200))
 def test_split_equals_greedy_by_heap(split: Split) -> None:
     assert noise_of(split) == pytest.approx(greedy_noise(*split), rel=1e-12)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(splits(clients=10, most=12))
 def test_split_is_no_worse_than_an_integer_program(split: Split) -> None:
     ours, theirs = noise_of(split), milp_noise(*split)

@@ -1,23 +1,25 @@
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
 from dynamite_fl import Fleet, Infeasible, Limits, LossGeometry, Plan, cooptimize
-from dynamite_fl.plan.bound import (
-    Objective,
+from dynamite_fl.plan._problem import round_cost, round_seconds
+from dynamite_fl.plan.bounds import (
+    Bound,
     cumulative_bound,
     gradient_noise,
     marginal_bound,
     tight_cumulative_bound,
 )
-from dynamite_fl.plan.cooptfl import bound_by_steps
-from dynamite_fl.plan.problem import round_cost, round_seconds
+from dynamite_fl.plan.cooptfl import best_plan, bound_by_steps
 from dynamite_fl.records import FloatArray
+from tests.examples import examples
 from tests.plan.fixtures import EXAMPLE, example
 from tests.plan.oracles import enumerated_bound
 from tests.plan.strategies import fleets, geometries, limits, problems
@@ -47,14 +49,14 @@ def check_keeps_limits(plan: Plan, fleet: Fleet, given: Limits) -> None:
     assert plan.cost == plan.rounds * round_cost(given, plan.local_steps, plan.total_batch)
 
 
-@settings(max_examples=2500)
+@examples(2500)
 @given(
     st.one_of(problems(), st.tuples(fleets(), limits(rounds=st.integers(1, 20)))),
     geometries,
     st.sampled_from([*BOUNDS, most_noise_matters]),
 )
 def test_plan_is_the_best_of_all(
-    problem: tuple[Fleet, Limits], geometry: LossGeometry, objective: Objective
+    problem: tuple[Fleet, Limits], geometry: LossGeometry, objective: Bound
 ) -> None:
     fleet, given = problem
     rounds = range(given.rounds or 1, (given.rounds or 1) + 1)
@@ -69,7 +71,7 @@ def test_plan_is_the_best_of_all(
     assert plan.bound == pytest.approx(best, rel=1e-12)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(
     fleets(clients=2, samples=4),
     limits(rounds=st.none(), max_local_steps=4),
@@ -77,7 +79,7 @@ def test_plan_is_the_best_of_all(
     st.sampled_from([cumulative_bound, tight_cumulative_bound, most_noise_matters]),
 )
 def test_open_rounds_are_the_best_of_all(
-    fleet: Fleet, given: Limits, geometry: LossGeometry, objective: Objective
+    fleet: Fleet, given: Limits, geometry: LossGeometry, objective: Bound
 ) -> None:
     given = replace(given, budget=min(given.budget, 12.0))  # at most 120 rounds to look at
     best = enumerated_bound(fleet, given, geometry, objective, rounds=range(1, 121))
@@ -90,15 +92,13 @@ def test_open_rounds_are_the_best_of_all(
     assert plan.bound == pytest.approx(best, rel=1e-11)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     st.integers(0, 10**6),
     st.integers(1, 40),
     st.sampled_from([cumulative_bound, tight_cumulative_bound]),
 )
-def test_open_rounds_are_the_best_of_middle_sized_ones(
-    seed: int, n: int, objective: Objective
-) -> None:
+def test_open_rounds_are_the_best_of_middle_sized_ones(seed: int, n: int, objective: Bound) -> None:
     """Limits that fit the fleet, so that most optima lie between one round and the most."""
     rng = np.random.default_rng(seed)
     fleet = random_fleet(rng, n)
@@ -155,7 +155,7 @@ def test_of_equal_rounds_the_fewest_are_chosen() -> None:
     assert more.bound == pytest.approx(plan.bound, rel=1e-11)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(limits(rounds=st.integers(1, 50), max_local_steps=60), geometries, st.integers(0, 10**6))
 def test_what_is_never_sized_could_not_have_won(
     given: Limits, geometry: LossGeometry, seed: int
@@ -186,7 +186,7 @@ def random_fleet(rng: np.random.Generator, n: int) -> Fleet:
     )
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.integers(0, 10**6), st.floats(1, 100), st.floats(1, 100))
 def test_noise_rises_with_rounds_and_steps(seed: int, deadline: float, budget: float) -> None:
     """What the search rests on."""
@@ -212,7 +212,7 @@ def test_noise_rises_with_rounds_and_steps(seed: int, deadline: float, budget: f
 
 
 @pytest.mark.parametrize("objective", BOUNDS[:2])
-def test_local_steps_fall_to_one_as_rounds_grow(objective: Objective) -> None:
+def test_local_steps_fall_to_one_as_rounds_grow(objective: Bound) -> None:
     """Remark 1, at the same seconds and cost a round."""
     fleet, given = example()
     chosen = []
@@ -222,6 +222,14 @@ def test_local_steps_fall_to_one_as_rounds_grow(objective: Objective) -> None:
     assert chosen == sorted(chosen, reverse=True)
     assert chosen[0] > 10
     assert chosen[-1] == 1
+
+
+def test_an_objective_without_a_geometry() -> None:
+    fleet, given = example()
+    plan = best_plan(fleet, given, partial(cumulative_bound, EXAMPLE))
+    same = cooptimize(fleet, given, EXAMPLE)
+    assert (plan.local_steps, plan.bound) == (same.local_steps, same.bound)
+    assert plan.batch_sizes.tolist() == same.batch_sizes.tolist()
 
 
 def test_bound_is_the_objective_of_the_plan() -> None:

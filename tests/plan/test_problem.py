@@ -1,18 +1,18 @@
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamite_fl import Fleet, Limits
-from dynamite_fl.plan.problem import (
+from dynamite_fl.plan._problem import (
     batch_ceilings,
     cases,
-    most_rounds,
     round_cost,
     round_seconds,
     total_ceilings,
 )
+from tests.examples import examples
 from tests.plan.strategies import fleets, limits
 
 
@@ -52,7 +52,7 @@ def test_ceilings_by_hand() -> None:
     assert batch_ceilings(fleet, cases(10, 3, 50, 1)).tolist() == [[13, 8, 7, 0]]
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(fleets(samples=50), limits(rounds=st.integers(1, 20)), st.integers(1, 5))
 def test_ceilings_are_the_largest_that_keep_the_limits(
     fleet: Fleet, given: Limits, steps: int
@@ -99,16 +99,3 @@ def test_a_budget_of_just_so_many_samples_buys_them(
     prices = Limits(deadline=math.inf, budget=1, cost_per_sample=price, cost_per_round=0.3)
     budget = rounds * float(round_cost(prices, steps, total))
     assert total_ceilings(fleet, prices, cases(rounds, steps, math.inf, budget))[0] == total
-
-
-@given(st.integers(1, 10**6), st.floats(1e-6, 100))
-def test_rounds_that_just_fit(rounds: int, seconds: float) -> None:
-    given = Limits(deadline=rounds * seconds, budget=math.inf, cost_per_sample=0, cost_per_round=0)
-    fitting = most_rounds(given, seconds, 0.0)
-    assert fitting >= rounds
-    assert fitting * seconds <= given.deadline < (fitting + 1) * seconds
-
-
-def test_rounds_without_limits_do_not_end() -> None:
-    free = Limits(deadline=math.inf, budget=5, cost_per_sample=0, cost_per_round=0)
-    assert most_rounds(free, 1.0, 0.0) == math.inf

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dynamite_fl import Infeasible, cooptimize, tradeoff
-from dynamite_fl.plan.bound import marginal_bound
+from dynamite_fl.plan.bounds import marginal_bound
 from tests.plan.fixtures import EXAMPLE, example
 
 

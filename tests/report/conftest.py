@@ -10,7 +10,7 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before a test impor
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run by feedback, one of the paper's rule on a stream, and a comparison with hindsight."""
+    """Play a run with the default controller, a run on a stream, and a comparison."""
     folder = tmp_path_factory.mktemp("runs")
     play_run(folder / "plain")
     play_run(folder / "stream", [STREAM, "controller.name=dynamite"])

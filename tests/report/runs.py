@@ -1,16 +1,18 @@
-"""Real runs that reports are made of, as ``dynamite run`` and ``compare`` leave them.
+"""Real runs for reports, as ``dynamite run`` and ``compare`` leave them.
 
-They are played in this process, since a command of its own takes many times as long to start.
+They are played in this process, because a process of its own takes many times as long to start.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from dynamite_fl.compare import contenders_of, runs_of
-from dynamite_fl.engine.run import RunFolder, run
-from dynamite_fl.hindsight import Pair
-from dynamite_fl.run_config import TrainingJob, load_training_job, make_training, to_toml
-from dynamite_fl.simulation import one_thread
+from dynamite_fl.compare.contenders import contenders_of, fixed_contender, runs_of
+from dynamite_fl.compare.hindsight import FixedSetting
+from dynamite_fl.job.build import build_training
+from dynamite_fl.job.runs import open_run
+from dynamite_fl.job.training import TrainingJob, load_training_job
+from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.session import Session
 
 SHORT = (
     "task.model=softmax",
@@ -24,11 +26,9 @@ STREAM = (
 
 
 def play(path: Path, job: TrainingJob) -> Path:
-    path.mkdir(parents=True)
-    (path / "job.toml").write_text(to_toml(job.tables))
-    with one_thread():
-        for _ in run(make_training(job), RunFolder(path)):
-            pass
+    folder = RunFolder(path)
+    open_run(folder, job, data="")
+    Session(build_training(job), folder).run()
     return path
 
 
@@ -37,11 +37,12 @@ def play_run(path: Path, overrides: Sequence[str] = ()) -> Path:
 
 
 def play_comparison(folder: Path) -> Path:
-    """Two controllers on two seeds, and three fixed pairs, one of them on both."""
+    """Play two controllers on two seeds, and three fixed settings, one of them on both."""
     job = load_training_job(overrides=SHORT)
     contenders = contenders_of(job, ["dynamite", "fedavg"])
-    first, *others = [Pair(steps, size).contender for steps, size in ((5, 20), (1, 50), (2, 30))]
+    settings = [FixedSetting(5, 20), FixedSetting(1, 50), FixedSetting(2, 30)]
+    first, *others = map(fixed_contender, settings)
     runs = runs_of(job, [*contenders, first], [0, 1], folder)
-    for each in [*runs, *runs_of(job, others, [0], folder)]:
-        play(each.path, each.job)
+    for planned in [*runs, *runs_of(job, others, [0], folder)]:
+        play(planned.path, planned.job)
     return folder

@@ -13,7 +13,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from dynamite_fl.report_command import write_report
+from dynamite_fl.report.write import write_report
 
 FLAGS = (
     "--headless",

@@ -1,4 +1,4 @@
-"""Buffers against the plainest versions of themselves, and what they promise by statistics."""
+"""Buffers compared with plain implementations, and their statistics."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ every_buffer = pytest.mark.parametrize("policy", BOUNDED)
 
 
 def vitter(size: int, samples: Sequence[int], chance: FloatArray) -> list[int]:
-    """Algorithm R, and with ``<=`` Algorithm 4: sample number n, from 1, takes place floor(n u)."""
+    """Run Algorithm R (with ``<=``, Algorithm 4): sample n, from 1, takes place floor(n u)."""
     buffer: list[int] = []
     for seen, (sample, u) in enumerate(zip(samples, chance, strict=True), start=1):
         if seen <= size:
@@ -39,7 +39,7 @@ def replaces_any(size: int, samples: Sequence[int], chance: FloatArray) -> list[
 
 
 def taken(storage: Storage, samples: IntArray, portions: Sequence[int] = ()) -> Buffer:
-    """The buffer after samples that come in portions of these sizes, and the rest at once."""
+    """Return the buffer after samples in portions of these sizes, and then the rest at once."""
     buffer = NOTHING
     for portion in np.split(samples, np.cumsum(portions)):
         before = buffer
@@ -50,26 +50,28 @@ def taken(storage: Storage, samples: IntArray, portions: Sequence[int] = ()) -> 
 
 
 @given(st.integers(1, 20), st.integers(0, 120), st.integers(0, 2**32))
-def test_the_reservoir_is_vitters_on_the_same_random_numbers(
+def test_the_reservoir_is_that_of_vitter_on_the_same_random_numbers(
     size: int, count: int, seed: int
 ) -> None:
     samples = np.arange(1000, 1000 + count)
-    found = taken(Storage("reservoir", size, seed), samples)
-    assert found.rows.tolist() == vitter(size, samples.tolist(), chances(seed, 3, 0, count))
-    assert found.seen == count
+    buffer = taken(Storage("reservoir", size, seed), samples)
+    assert buffer.rows.tolist() == vitter(size, samples.tolist(), chances(seed, 3, 0, count))
+    assert buffer.seen == count
 
 
 @given(st.integers(1, 20), st.integers(0, 120), st.integers(0, 2**32))
-def test_random_replacement_is_as_written_plainly(size: int, count: int, seed: int) -> None:
+def test_random_replacement_is_that_of_a_plain_implementation(
+    size: int, count: int, seed: int
+) -> None:
     samples = np.arange(count)
-    found = taken(Storage("random", size, seed), samples)
-    assert found.rows.tolist() == replaces_any(size, samples.tolist(), chances(seed, 3, 0, count))
+    buffer = taken(Storage("random", size, seed), samples)
+    assert buffer.rows.tolist() == replaces_any(size, samples.tolist(), chances(seed, 3, 0, count))
 
 
 @given(st.integers(1, 20), st.integers(0, 120))
 def test_fifo_holds_the_newest(size: int, count: int) -> None:
-    found = taken(Storage("fifo", size), np.arange(count))
-    assert sorted(found.rows.tolist()) == list(range(max(0, count - size), count))
+    buffer = taken(Storage("fifo", size), np.arange(count))
+    assert sorted(buffer.rows.tolist()) == list(range(max(0, count - size), count))
 
 
 @given(st.integers(0, 120))
@@ -83,7 +85,7 @@ def test_unbounded_holds_all_in_order(count: int) -> None:
     st.lists(st.integers(0, 30), max_size=8),
     st.integers(0, 2**32),
 )
-def test_how_arrivals_are_portioned_makes_no_difference_and_none_is_above_its_size(
+def test_portions_make_no_difference_and_no_buffer_exceeds_its_size(
     policy: Policy, size: int, portions: list[int], seed: int
 ) -> None:
     samples = np.arange(sum(portions) + 5)
@@ -96,9 +98,10 @@ def test_how_arrivals_are_portioned_makes_no_difference_and_none_is_above_its_si
 
 
 def test_algorithm_4_must_count_the_new_sample_in() -> None:
-    """It counts first and then asks whether D < B, so that a place would stay empty for good.
+    """Check that as many samples as there are places are all stored.
 
-    With ``<=``, as many samples as there are places are all stored.
+    The paper counts a sample first and then asks whether D < B, so that one place would stay
+    empty. We ask whether D <= B.
     """
     buffer, places = Storage("reservoir", 3).take(0, NOTHING, np.array([7, 8, 9]))
     assert buffer.rows.tolist() == [7, 8, 9]
@@ -109,8 +112,8 @@ def test_algorithm_4_must_count_the_new_sample_in() -> None:
 
 
 @pytest.mark.parametrize("seen", [60, 500])
-def test_every_sample_of_a_reservoir_is_stored_with_the_same_chance_at_any_time(seen: int) -> None:
-    """Chi-square over samples: of 4000 clients each stores 20 of those seen so far.
+def test_a_reservoir_stores_every_sample_with_the_same_probability(seen: int) -> None:
+    """Test the counts of 4000 clients, which store 20 samples each, by chi-square.
 
     A sample is stored by a client with chance p = 20/seen, so counts have variance n p (1 - p).
     As counts sum to 20 n, sum (count - n p)^2/(n p (1 - p)) (seen - 1)/seen is chi-square with
@@ -128,7 +131,7 @@ def test_every_sample_of_a_reservoir_is_stored_with_the_same_chance_at_any_time(
 
 
 def test_samples_are_spread_evenly_over_the_places_of_a_reservoir() -> None:
-    """Chi-square over places: sample number 100 of 200 is in each of 10 places alike, if stored."""
+    """Test by chi-square that sample 100 of 200, if stored, is in each of 10 places alike."""
     size, storage = 10, Storage("reservoir", 10, seed=5)
     places = [storage.take(client, NOTHING, np.arange(200))[0].rows for client in range(20_000)]
     where = np.argwhere(np.array(places) == 100)[:, 1]
@@ -139,7 +142,7 @@ def test_samples_are_spread_evenly_over_the_places_of_a_reservoir() -> None:
 
 
 def test_random_replacement_forgets_the_oldest() -> None:
-    """A stored sample survives an arrival with chance 1 - 1/B: a tenth of it lasts 2.3 B."""
+    """Compare with the probability 1 - 1/B that a stored sample survives an arrival."""
     storage, size = Storage("random", 50, seed=2), 50
     rows = np.array(
         [storage.take(client, NOTHING, np.arange(3 * size))[0].rows for client in range(500)]
@@ -149,7 +152,7 @@ def test_random_replacement_forgets_the_oldest() -> None:
     assert survived == pytest.approx(expected, abs=4 * np.sqrt(expected / (500 * size)))
 
 
-def test_clients_and_seeds_draw_apart() -> None:
+def test_clients_and_seeds_have_different_draws() -> None:
     rows = {
         tuple(Storage("reservoir", 5, seed).take(client, NOTHING, np.arange(200))[0].rows)
         for seed in (0, 1)
@@ -159,7 +162,7 @@ def test_clients_and_seeds_draw_apart() -> None:
 
 
 @every_buffer
-def test_no_arrivals_change_nothing(policy: Policy) -> None:
+def test_a_buffer_without_arrivals_does_not_change(policy: Policy) -> None:
     buffer = Buffer(np.array([4, 5]), 9)
     after, places = Storage(policy, 2).take(0, buffer, np.empty(0, dtype=np.int64))
     assert after is buffer
@@ -169,13 +172,14 @@ def test_no_arrivals_change_nothing(policy: Policy) -> None:
 @pytest.mark.parametrize(
     ("policy", "size", "complaint"),
     [
-        ("lifo", 3, "use one of reservoir, random, fifo, unbounded"),
-        ("fifo", None, "say how many samples it holds"),
-        ("unbounded", 3, "'unbounded' has no size"),
-        ("random", 0, "the buffer's size is 0"),
-        ("random", 2.5, "the buffer's size is 2.5"),
+        ("xyz", 3, "use one of reservoir, random, fifo, unbounded"),
+        ("lifo", 3, "no stream.buffer 'lifo': did you mean 'fifo'"),
+        ("fifo", None, "'fifo' needs stream.buffer_size"),
+        ("unbounded", 3, "'unbounded' takes no stream.buffer_size"),
+        ("random", 0, "stream.buffer_size is 0"),
+        ("random", 2.5, "stream.buffer_size is 2.5"),
     ],
 )
-def test_what_is_no_buffer(policy: Policy, size: int, complaint: str) -> None:
+def test_a_wrong_policy_or_size_is_refused(policy: Policy, size: int, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         Storage(policy, size)

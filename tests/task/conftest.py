@@ -1,4 +1,4 @@
-"""Real data: where DYNAMITE_DATA says, or in shared/data beside the project."""
+"""Real data, in the folder that DYNAMITE_DATA names or in shared/data beside the project."""
 
 import lzma
 import os
@@ -20,7 +20,7 @@ def absent(what: str) -> None:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Threads that wait for each other make small models slow on a busy machine."""
+    """Use one torch thread, as several make small models slow on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -29,7 +29,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def real_images() -> Path:
-    """A folder with MNIST and the reduced EMNIST."""
+    """Return a folder with MNIST and the reduced EMNIST."""
     named = os.environ.get("DYNAMITE_DATA")
     folder = Path(named) if named else SHARED
     if not (folder / "mnist").is_dir() or not (folder / "emnist").is_dir():
@@ -39,7 +39,7 @@ def real_images() -> Path:
 
 @pytest.fixture(scope="session")
 def real_cifar_batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The test batch of CIFAR-10, a published pickle; one of six, since unpacking takes long."""
+    """Return the test batch of CIFAR-10; only one of six, since unpacking takes long."""
     named = os.environ.get("DYNAMITE_DATA")
     for path in Path(named).rglob("test_batch") if named else ():
         return path
@@ -53,7 +53,7 @@ def real_cifar_batch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Nothing is found but what a test puts into this cache folder."""
+    """Return an empty cache folder, the only folder that is searched."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("DYNAMITE_DATA", raising=False)
     return tmp_path / "cache" / "dynamite-fl"

@@ -25,7 +25,7 @@ def write(path: Path, content: bytes) -> Path:
 def write_images(
     folder: Path, labels: Array, *, parts: tuple[str, str] = ("train", "t10k"), suffix: str = ""
 ) -> Array:
-    """An idx set, the same for training and testing; returns its images."""
+    """Write idx files, the same for training and testing, and return their images."""
     images = np.random.default_rng(0).integers(0, 256, (len(labels), 28, 28))
     for part in parts:
         write(folder / f"{part}-images-idx3-ubyte{suffix}", idx_bytes(images))
@@ -34,13 +34,13 @@ def write_images(
 
 
 def cifar_pickle(pixels: Array, labels: list[int]) -> bytes:
-    """A batch as the published ones are, but pickled by today's Python and NumPy."""
+    """Return a batch like the published ones, pickled by today's Python and NumPy."""
     batch = {b"data": pixels.astype(np.uint8), b"labels": labels}
     return pickle.dumps(batch, protocol=4)
 
 
 def write_cifar(folder: Path, *, binary: bool = False) -> tuple[Array, Array]:
-    """Five batches of two images and one to test with; returns the training images and labels."""
+    """Write five training batches and a test batch of two images; return the training data."""
     random = np.random.default_rng(1)
     pixels, labels = random.integers(0, 256, (12, 3072)), random.integers(0, 10, 12)
     names = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]

@@ -21,7 +21,7 @@ def test_squared_hinge_and_its_gradient_by_hand() -> None:
     assert losses.sign_is_parity(model(inputs), labels).tolist() == [True, True, False]
 
 
-def test_at_zero_start_every_sample_loses_a_half() -> None:
+def test_squared_hinge_is_a_half_for_zero_weights() -> None:
     outputs = support_vector_machine(3)(torch.rand(4, 3))
     labels = torch.arange(4)
     assert losses.squared_hinge(outputs, labels).tolist() == [0.5] * 4

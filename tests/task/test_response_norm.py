@@ -34,6 +34,6 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
     assert torch.autograd.gradcheck(norm, (inputs,))
 
 
-def test_it_is_no_part_of_a_stored_model() -> None:
+def test_a_stored_model_does_not_contain_the_band() -> None:
     model = convolutional_network((1, 8, 8), 10)
     assert set(model.state_dict()) == {name for name, _ in model.named_parameters()}

@@ -1,1 +1,1 @@
-"""An app of one's own, with DYNAMITE inside."""
+"""A Flower app with DYNAMITE inside."""

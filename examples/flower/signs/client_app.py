@@ -1,4 +1,4 @@
-"""A device's side: its data, in the client that plays the rounds."""
+"""The app of a device: a client with the device's own data."""
 
 from flwr.app import Context
 
@@ -8,7 +8,7 @@ from signs.task import make_task
 
 
 def make_client(context: Context) -> Client:
-    """The client with this device's data."""
+    """Return the client with this device's data."""
     return local_client(make_task(seed=1 + int(context.node_config["partition-id"])))
 
 

@@ -1,4 +1,4 @@
-"""The server's side: plain Flower, but for ``train``."""
+"""The app of the server: plain Flower, except for ``train``."""
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -12,7 +12,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train within two minutes and a budget, with each node's own batch size."""
+    """Train within two minutes and a budget, with a batch size for each node."""
     rounds, clients = int(context.run_config["rounds"]), int(context.run_config["clients"])
     limits = Limits(
         rounds=rounds, deadline=120, budget=100, cost_per_sample=0.001, cost_per_round=1

@@ -1,4 +1,4 @@
-"""Model, loss and data: nothing of it is DYNAMITE's."""
+"""Model, loss and data of the app."""
 
 import torch
 from torch import Tensor, nn
@@ -7,13 +7,13 @@ from dynamite_fl.task.task import Task
 
 
 def samples(seed: int, count: int = 400) -> tuple[Tensor, Tensor]:
-    """Points and whether their coordinates' sum is positive: stands for a device's own data."""
+    """Return random points, labelled 1 if the sum of their coordinates is positive."""
     inputs = torch.randn(count, 8, generator=torch.Generator().manual_seed(seed))
     return inputs, (inputs.sum(dim=1) > 0).long()
 
 
 def make_task(seed: int) -> Task:
-    """Two linear layers, with the training data of one device."""
+    """Return a task with two linear layers and the training data of one device."""
     inputs, labels = samples(seed)
     test_inputs, test_labels = samples(10_000)
     return Task(

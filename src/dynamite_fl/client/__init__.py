@@ -1,1 +1,1 @@
-"""What does a device do in a round? PyTorch."""
+"""A device's part in a round: Algorithm 3. Uses PyTorch."""

@@ -1,117 +1,63 @@
-"""Algorithm 3: what a device does in a round."""
+"""Algorithm 3: a client's round.
+
+A round has three parts: ``begin_round`` takes in the samples that have arrived and draws the
+batches, ``take_local_steps`` (``local_steps.py``) trains from the global model, and
+``Client.reply`` measures what the server asks for. Executors (``executors/``) differ only in how
+they compute local steps.
+"""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from dynamite_fl.client.batches import BATCHES, DRIFT, VARIANCE, draw, generator
-from dynamite_fl.client.flat import FlatModel
-from dynamite_fl.client.path import Path, Tracker
-from dynamite_fl.client.probe import Figures, Memory, gradient_variance, measure
+from dynamite_fl._random import client_stream
+from dynamite_fl.client.batches import BATCHES, DRIFT, VARIANCE, draw_batches
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.local_steps import (
+    AutogradSteps,
+    StepComputer,
+    StepResults,
+    take_local_steps,
+)
+from dynamite_fl.client.messages import ClientState, Order, Reply
+from dynamite_fl.client.probe import ProbeMemory, ProbeSettings, measure
 from dynamite_fl.client.sketch import sketch
+from dynamite_fl.errors import NoSampleYet
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import Buffer
 
-# From a round, the buffer before it and rows outside it that are still needed, to the buffer when
-# the round begins and its rows that are new.
-Receive = Callable[[int, Buffer | None, IntArray], tuple[Buffer, IntArray]]
 
+class IncomingSamples(Protocol):
+    """The samples that arrive at a client while it trains."""
 
-class NoSampleYet(ValueError):  # noqa: N818  it says what is the matter
-    """Nothing has arrived that a client could learn from: it cannot take part in a round."""
+    def receive(
+        self, round_index: int, buffer: Buffer | None, needed: IntArray
+    ) -> tuple[Buffer, IntArray]:
+        """Take in the samples that have arrived when a round begins.
 
+        Args:
+            round_index: The number of the round.
+            buffer: The buffer after the client's last round; None before its first round.
+            needed: Rows that must keep their samples even if they leave the buffer.
 
-@dataclass(frozen=True, eq=False)
-class Order:
-    """What the server asks of a client.
-
-    Attributes:
-        client: Its place in the fleet.
-        round_index: k, from 1.
-        weights: The global model, (d,).
-        local_steps: tau_k.
-        batch_size: s_i^k.
-        learning_rate: eta.
-        probe: Whether to measure the loss.
-        remember: Whether to keep what a later probe compares with.
-        path: Whether to measure the path of the local steps.
-        sketch: Whether to send a sketch of the probe's gradient in its place.
-    """
-
-    client: int
-    round_index: int
-    weights: Tensor
-    local_steps: int
-    batch_size: int
-    learning_rate: float
-    probe: bool
-    remember: bool
-    path: bool = False
-    sketch: bool = False
+        Returns:
+            The buffer when the round begins, and the rows in it that are new.
+        """
+        ...
 
 
 @dataclass(frozen=True, eq=False)
-class ClientState:
-    """What a client carries from round to round; all of it is data.
+class NewSamples:
+    """The samples that have arrived since a client's last round.
 
     Attributes:
-        memory: What a later probe compares with.
-        gradient_variance: M_i as last measured.
-        buffer: What is stored, where samples stream in.
-        worn: Whether the memory's batch was used in two rounds already.
-    """
-
-    memory: Memory | None = None
-    gradient_variance: float | None = None
-    buffer: Buffer | None = None
-    worn: bool = False
-
-
-def compared_with(state: ClientState, *, probe: bool, local_steps: int) -> Memory | None:
-    """What a probe of this round compares with, whose batch is then the round's first.
-
-    With one local step that batch would be the last again, and so on: as long as there is one local
-    step, no other sample would be learned from. So it is used for two rounds, and the third does
-    without figures.
-    """
-    return None if not probe or (state.worn and local_steps == 1) else state.memory
-
-
-@dataclass(frozen=True, eq=False)
-class Reply:
-    """What a client sends back, and its new state, which stays with it.
-
-    Attributes:
-        weights: Its local model, (d,).
-        samples: D_i^k, how many samples it has received so far.
-        figures: What it measured of the loss; None without probe.
-        gradient: g_i(w) at the global model, (d,), or a sketch of it, (m,); None without probe.
-        gradient_variance: M_i; None where never measured.
-        measured_samples: How many samples it used to measure M_i anew and the drift.
-        state: For the next round.
-        path: What its local steps show; None if nobody asked.
-    """
-
-    weights: Tensor
-    samples: int
-    figures: Figures | None
-    gradient: Tensor | None
-    gradient_variance: float | None
-    measured_samples: int
-    state: ClientState
-    path: Path | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class News:
-    """What has arrived since a client last took part.
-
-    Attributes:
-        rows: The new samples that were stored.
-        share: All new samples, as a part of all that have arrived so far.
+        rows: The rows of the new samples that were stored.
+        share: The number of new samples, stored or not, divided by the number of all samples that
+            have arrived so far.
     """
 
     rows: IntArray
@@ -119,54 +65,18 @@ class News:
 
 
 @dataclass(frozen=True, eq=False)
-class LocalSteps:
-    """What local steps came to.
-
-    Attributes:
-        weights: The local model after them, (d,).
-        memory: For a later probe; None if nothing was to be kept.
-        gradient: Of the first batch at the global model, (d,); None likewise.
-        path: What they show; None if nobody asked.
-    """
-
-    weights: Tensor
-    memory: Memory | None = None
-    gradient: Tensor | None = None
-    path: Path | None = None
-
-
-@dataclass(frozen=True)
-class ProbeSettings:
-    """How M_i and drift are measured.
-
-    Attributes:
-        variance_samples: How many samples M_i is measured on, at most.
-        drift_samples: How many new samples drift is measured on, at most.
-        loss_rise: By how much the loss must rise for M_i to be measured anew.
-        rise_samples: On how many samples a rise counts in full. On fewer it counts less, as chance
-            does more: else clients with small batches would measure all the time.
-        only_sketches: Whether a device refuses to send a whole gradient, whoever asks.
-    """
-
-    variance_samples: int = 64
-    drift_samples: int = 64
-    loss_rise: float = 0.5
-    rise_samples: int = 64
-    only_sketches: bool = False
-
-
-@dataclass(frozen=True, eq=False)
 class Client:
-    """A device: its data, and how it trains.
+    """A device with its data.
 
     Attributes:
-        model: What is trained.
-        inputs: All inputs that ``indices`` or the buffer point into.
-        targets: All targets, likewise.
-        indices: The client's own samples, where they are all at hand from the start.
-        seed: The training's seed.
-        settings: How M_i and drift are measured.
-        receive: What has arrived, where samples stream in; ``indices`` counts for nothing then.
+        model: The model that is trained.
+        inputs: The inputs that ``indices`` or the rows of the buffer point into.
+        targets: The targets that ``indices`` or the rows of the buffer point into.
+        indices: The rows of the client's samples if it has all of them from the start.
+        seed: The seed of the training.
+        settings: The settings of a probe.
+        incoming: The samples that arrive while the client trains; None if it has all of them from
+            the start. With it, ``indices`` is not used.
     """
 
     model: FlatModel
@@ -174,151 +84,193 @@ class Client:
     targets: Tensor
     indices: IntArray
     seed: int
-    settings: ProbeSettings = ProbeSettings()
-    receive: Receive | None = None
+    settings: ProbeSettings = field(default_factory=ProbeSettings)
+    incoming: IncomingSamples | None = None
 
-    def play(self, order: Order, state: ClientState) -> Reply:
-        """One round: local steps from the global model, measuring on the way."""
-        state, news = self.with_arrivals(order, state)
-        weights, tracker = order.weights, Tracker(order.weights, order.local_steps)
-        for step, batch in enumerate(self.batches(order, state)):
-            loss, gradient = self.model.gradient(weights, *self._samples(batch))
-            if step == 0:
-                first_loss, first_gradient = float(loss), gradient
-            if step == order.local_steps - 1:
-                memory = Memory(batch, weights, float(loss), gradient, first_loss)
-            weights = weights - order.learning_rate * gradient
-            if order.path:
-                tracker.step(step, weights, gradient)
+    def run_round(
+        self, order: Order, state: ClientState, steps: StepComputer | None = None
+    ) -> Reply:
+        """Run a round of this client alone.
 
-        def variance(rows: IntArray) -> float:
-            return gradient_variance(self.model, order.weights, *self._samples(rows))
-
-        path = tracker.path(batch.size, self.rows(state).size) if order.path else None
-        steps = LocalSteps(weights, memory, first_gradient, path)
-        return self.reply(order, state, news, steps, variance)
-
-    def with_arrivals(self, order: Order, state: ClientState) -> tuple[ClientState, News]:
-        """The state when the round begins, with what has arrived.
-
-        Raises:
-            NoSampleYet: There is nothing to learn from.
+        Args:
+            order: The server's order.
+            state: The client's state after its last round.
+            steps: Computes the local steps. Default: ``autograd_steps()``.
         """
-        if self.receive is None:
-            return state, News(self.indices[:0], 0.0)
-        needed = self.indices[:0] if state.memory is None else state.memory.batch
-        buffer, fresh = self.receive(order.round_index, state.buffer, needed)
-        if not buffer.rows.size:
-            raise NoSampleYet(f"client {order.client} has no sample in round {order.round_index}")
-        before = 0 if state.buffer is None else state.buffer.seen
-        share = (buffer.seen - before) / buffer.seen
-        return replace(state, buffer=buffer), News(fresh, share)
+        started = begin_round(self, order, state)
+        return finish_rounds([started], steps or self.autograd_steps())[0]
+
+    def autograd_steps(self) -> AutogradSteps:
+        """Return what computes this client's local steps for any model."""
+        return AutogradSteps(self.model, self.inputs, self.targets)
 
     def rows(self, state: ClientState) -> IntArray:
-        """The samples at hand, as rows of the data."""
+        """Return the rows of the samples that batches are drawn from."""
         return self.indices if state.buffer is None else state.buffer.rows
 
     def batches(self, order: Order, state: ClientState) -> list[IntArray]:
-        """A batch for each local step; the first is that of what a probe compares with."""
+        """Draw a batch for each local step; a probe begins with the batch that it compares with."""
         rows = self.rows(state)
         sizes = [min(order.batch_size, rows.size)] * order.local_steps
-        random = generator(self.seed, order.client, order.round_index, BATCHES)
-        batches = [rows[places] for places in draw(random, rows.size, sizes)]
-        memory = compared_with(state, probe=order.probe, local_steps=order.local_steps)
+        stream = client_stream(self.seed, order.client, order.round_index, BATCHES)
+        batches = [rows[places] for places in draw_batches(stream, rows.size, sizes)]
+        memory = state.memory_for_probe(probe=order.probe, local_steps=order.local_steps)
         if memory is not None:
             batches[0] = memory.batch
         return batches
 
-    def reply(
-        self,
-        order: Order,
-        state: ClientState,
-        news: News,
-        steps: LocalSteps,
-        variance: Callable[[IntArray], float],
-    ) -> Reply:
-        """What to send after the local steps, and to keep.
+    def with_arrivals(self, order: Order, state: ClientState) -> tuple[ClientState, NewSamples]:
+        """Take in the samples that have arrived.
 
-        Args:
-            order: What was asked.
-            state: When the round began, with what has arrived.
-            news: What has arrived.
-            steps: What the local steps came to.
-            variance: M_i at the global model, from some samples.
+        Raises:
+            NoSampleYet: The client has no sample to learn from.
         """
-        samples = self.indices.size if state.buffer is None else state.buffer.seen
-        if steps.memory is None or not order.remember:
-            kept = ClientState(buffer=state.buffer)
-            return Reply(steps.weights, samples, None, None, None, 0, kept, steps.path)
+        if self.incoming is None:
+            return state, NewSamples(self.indices[:0], 0.0)
+        needed = self.indices[:0] if state.memory is None else state.memory.batch
+        buffer, new_rows = self.incoming.receive(order.round_index, state.buffer, needed)
+        if not buffer.rows.size:
+            raise NoSampleYet(f"client {order.client} has no sample in round {order.round_index}")
+        seen_before = 0 if state.buffer is None else state.buffer.seen
+        share = (buffer.seen - seen_before) / buffer.seen
+        return replace(state, buffer=buffer), NewSamples(new_rows, share)
+
+    def reply(self, started: "StartedRound", results: StepResults, steps: StepComputer) -> Reply:
+        """Measure what the order asks for, and return the reply with the new state."""
+        order, state = started.order, started.state
+        reply = Reply(
+            weights=results.weights,
+            samples=self.indices.size if state.buffer is None else state.buffer.seen,
+            figures=None,
+            gradient=None,
+            gradient_variance=None,
+            measured_samples=0,
+            state=ClientState(buffer=state.buffer),
+            path=results.path,
+        )
+        if results.memory is None:
+            return reply
         if not order.probe:
-            memory = _since_the_last_probe(state.memory, steps.memory)
-            kept = replace(state, memory=memory, worn=False)
-            return Reply(steps.weights, samples, None, None, None, 0, kept, steps.path)
-        loss = steps.memory.first_loss
-        figures, drift, compared = None, math.nan, 0
-        before = compared_with(state, probe=order.probe, local_steps=order.local_steps)
-        if before is not None and steps.gradient is not None:
-            drift, compared = self._drift(order, news, loss)
-            figures = measure(before, order.weights, loss, steps.gradient, drift)
-        found, measured = state.gradient_variance, 0
-        rise = self._rise(state, loss) + (0.0 if math.isnan(drift) else drift)
-        sample = self._variance_sample(order, state, rise)
-        if sample is not None:
-            found, measured = variance(sample), sample.size
-        worn = before is not None and order.local_steps == 1
-        gradient = None if figures is None else steps.gradient
-        return Reply(
-            weights=steps.weights,
-            samples=samples,
+            memory = _with_loss_of_last_probe(results.memory, state.memory)
+            return replace(reply, state=replace(state, memory=memory, memory_is_used_up=False))
+        return self._with_probe(reply, started, results, results.memory, steps)
+
+    def _with_probe(
+        self,
+        reply: Reply,
+        started: "StartedRound",
+        results: StepResults,
+        memory: ProbeMemory,
+        steps: StepComputer,
+    ) -> Reply:
+        """Return the reply with the measurements of Algorithm 3, lines 8-10, and with M_i."""
+        order, state = started.order, started.state
+        compared = state.memory_for_probe(probe=True, local_steps=order.local_steps)
+        figures, gradient, drift, drift_samples = None, None, math.nan, 0
+        if compared is not None and results.gradient is not None:
+            gradient = results.gradient
+            drift, drift_samples = self._drift(started, memory.first_loss)
+            figures = measure(compared, order.weights, memory.first_loss, gradient, drift)
+        rise = self._loss_rise(state, memory.first_loss) + (0.0 if math.isnan(drift) else drift)
+        variance, variance_samples = state.gradient_variance, 0
+        if variance is None or rise > self.settings.loss_rise:
+            rows = self._rows_for_variance(order, state)
+            variance, variance_samples = steps.gradient_variance(order.weights, rows), rows.size
+        used_up = compared is not None and order.local_steps == 1
+        return replace(
+            reply,
             figures=figures,
             gradient=sketch(gradient) if order.sketch and gradient is not None else gradient,
-            gradient_variance=found,
-            measured_samples=compared + measured,
-            state=ClientState(steps.memory, found, state.buffer, worn),
-            path=steps.path,
+            gradient_variance=variance,
+            measured_samples=drift_samples + variance_samples,
+            state=ClientState(memory, variance, state.buffer, used_up),
         )
 
-    def _drift(self, order: Order, news: News, loss: float) -> tuple[float, int]:
-        """psi_i of Lemma 1, and from how many samples.
+    def _drift(self, started: "StartedRound", loss: float) -> tuple[float, int]:
+        """Measure psi_i of Lemma 1, and return it with the number of samples used.
 
-        What arrives changes the loss of all that has arrived by its share of the difference. The
-        loss before is that of the last round's batch.
+        New samples change the loss of all samples by their share times the difference between
+        their loss and the loss before. The loss before is that of the last round's batch.
         """
-        if self.receive is None:
+        if self.incoming is None:
             return math.nan, 0
-        if not news.rows.size:
+        new, order = started.new_samples, started.order
+        if not new.rows.size:
             return 0.0, 0
-        random = generator(self.seed, order.client, order.round_index, DRIFT)
-        size = min(self.settings.drift_samples, news.rows.size)
-        rows = news.rows[draw(random, news.rows.size, [size])[0]]
+        stream = client_stream(self.seed, order.client, order.round_index, DRIFT)
+        size = min(self.settings.drift_samples, new.rows.size)
+        rows = new.rows[draw_batches(stream, new.rows.size, [size])[0]]
         with torch.no_grad():
-            fresh = float(self.model.loss(order.weights, *self._samples(rows)))
-        return news.share * (fresh - loss), size
+            inputs, targets = self.autograd_steps().samples(rows)
+            new_loss = float(self.model.loss(order.weights, inputs, targets))
+        return new.share * (new_loss - loss), size
 
-    def _rise(self, state: ClientState, loss: float) -> float:
-        """By how much the loss has risen since the last probe, as far as batches can tell."""
+    def _loss_rise(self, state: ClientState, loss: float) -> float:
+        """Return by how much the loss has risen since the last probe; small batches count less."""
         if state.memory is None:
             return 0.0
         trust = min(1.0, math.sqrt(state.memory.batch.size / self.settings.rise_samples))
         return trust * (loss - state.memory.first_loss)
 
-    def _variance_sample(self, order: Order, state: ClientState, rise: float) -> IntArray | None:
-        """The samples to measure M_i on: at first and when the loss has risen, else None."""
-        if state.gradient_variance is not None and rise <= self.settings.loss_rise:
-            return None
-        random = generator(self.seed, order.client, order.round_index, VARIANCE)
+    def _rows_for_variance(self, order: Order, state: ClientState) -> IntArray:
+        """Draw the samples that M_i is measured on."""
+        stream = client_stream(self.seed, order.client, order.round_index, VARIANCE)
         rows = self.rows(state)
         size = min(self.settings.variance_samples, rows.size)
-        return rows[draw(random, rows.size, [size])[0]]
-
-    def _samples(self, rows: IntArray) -> tuple[Tensor, Tensor]:
-        where = torch.from_numpy(rows)
-        return self.inputs[where], self.targets[where]
+        return rows[draw_batches(stream, rows.size, [size])[0]]
 
 
-def _since_the_last_probe(before: Memory | None, now: Memory) -> Memory:
-    """What to keep of a round without probe: the loss is to be compared with the last probe's.
+@dataclass(frozen=True, eq=False)
+class StartedRound:
+    """A client's round that has begun: samples have arrived and batches are drawn.
 
-    Else a rise in the rounds between two probes would go unseen.
+    Attributes:
+        client: The client.
+        order: The server's order.
+        state: The client's state with the samples that have arrived.
+        new_samples: The samples that have arrived since the client's last round.
+        batches: The rows of the batch of each local step.
     """
-    return now if before is None else replace(now, first_loss=before.first_loss)
+
+    client: Client
+    order: Order
+    state: ClientState
+    new_samples: NewSamples
+    batches: list[IntArray]
+
+
+def begin_round(client: Client, order: Order, state: ClientState) -> StartedRound:
+    """Take in the samples that have arrived, and draw the batches of the round.
+
+    Raises:
+        NoSampleYet: The client has no sample to learn from.
+    """
+    state, new_samples = client.with_arrivals(order, state)
+    return StartedRound(client, order, state, new_samples, client.batches(order, state))
+
+
+def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[Reply]:
+    """Take the local steps of all these rounds together, and return their replies.
+
+    Args:
+        rounds: Rounds of clients with the same model and data; their orders are the same except
+            for client and batch size.
+        steps: Computes the local steps of as many clients as there are rounds.
+    """
+    results = take_local_steps(
+        order=rounds[0].order,
+        batches=[each.batches for each in rounds],
+        stored=[each.client.rows(each.state).size for each in rounds],
+        steps=steps,
+    )
+    return [
+        each.client.reply(each, result, steps) for each, result in zip(rounds, results, strict=True)
+    ]
+
+
+def _with_loss_of_last_probe(memory: ProbeMemory, before: ProbeMemory | None) -> ProbeMemory:
+    """Return the memory with the first loss of the last probe, in a round without a probe.
+
+    The next probe compares with that loss; otherwise a rise between two probes would go unseen.
+    """
+    return memory if before is None else replace(memory, first_loss=before.first_loss)

@@ -1,36 +1,59 @@
-"""What a client measures of its loss, from gradients it needs anyway.
+"""A probe: a client's measurements of its loss, mostly from gradients that it needs anyway.
 
-A round's last gradient, at the local model of that moment, and the next round's first, at the
-new global model, are taken on the same batch. Their differences give Algorithm 3's rho_i and
-beta_i, and the second alone gives c_i, at no computation of their own.
+The last gradient of a round, at the local model, and the first gradient of the next round, at the
+new global model, are taken on the same batch. Their differences give rho_i and beta_i of
+Algorithm 3, and the second gradient alone gives c_i, without extra computation. Only the gradient
+variance M_i and the drift need samples of their own.
 """
 
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from dynamite_fl.client.flat import FlatModel
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.records import IntArray
 
-_CLOSEST = 1e-10  # models closer than this say nothing about the loss between them
+_SMALLEST_DISTANCE = 1e-10  # models closer than this show nothing about the loss between them
+
+
+@dataclass(frozen=True)
+class ProbeSettings:
+    """Settings of a client's measurements.
+
+    Attributes:
+        variance_samples: The largest number of samples that M_i is measured on.
+        drift_samples: The largest number of new samples that the drift is measured on.
+        loss_rise: The rise of the loss above which M_i is measured again.
+        rise_samples: The batch size from which a rise counts in full. On smaller batches it counts
+            less, because chance has more influence; otherwise clients with small batches would
+            measure M_i in every round.
+        only_sketches: Whether a device refuses every order to send a whole gradient.
+    """
+
+    variance_samples: int = 64
+    drift_samples: int = 64
+    loss_rise: float = 0.5
+    rise_samples: int = 64
+    only_sketches: bool = False
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
-    """What a client keeps from one round to the next.
+class ProbeMemory:
+    """What a client keeps of a round so that the next probe can compare with it.
 
     Attributes:
-        batch: Its last batch, as rows of the data.
-        weights: The local model at which that batch was used, (d,).
-        loss: The batch's loss there.
-        gradient: The batch's gradient there, (d,).
-        first_loss: The loss of its first batch in that round, at the global model.
+        batch: The rows of the round's last batch.
+        weights: The local model before the last step, (d,).
+        loss: The loss of the last batch at that local model.
+        gradient: The gradient of the last batch at that local model, (d,).
+        first_loss: The loss of the first batch at the global model, in the last round with a
+            probe or in this one if there was none.
     """
 
-    batch: np.ndarray[tuple[int], np.dtype[np.int64]]
+    batch: IntArray
     weights: Tensor
     loss: float
     gradient: Tensor
@@ -38,10 +61,11 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Figures:
-    """One client's part of a ``Probe``.
+class ProbeFigures:
+    """One client's row of a ``reports.Probe``.
 
-    NaN where the models are too close to tell; drift is NaN where data does not stream.
+    A figure is NaN if the two models are too close to measure it. The drift is NaN if the client
+    has all its samples from the start.
     """
 
     loss: float
@@ -53,18 +77,26 @@ class Figures:
 
 
 def measure(
-    memory: Memory, weights: Tensor, loss: float, gradient: Tensor, drift: float = math.nan
-) -> Figures:
-    """Algorithm 3, lines 8-10, at the new global model ``weights``."""
+    memory: ProbeMemory, weights: Tensor, loss: float, gradient: Tensor, drift: float = math.nan
+) -> ProbeFigures:
+    """Compare the last round's results with those at the new global model: Algorithm 3, lines 8-10.
+
+    Args:
+        memory: The last round's results.
+        weights: The new global model, (d,).
+        loss: The loss of the memory's batch at the new global model.
+        gradient: The gradient of the memory's batch at the new global model, (d,).
+        drift: The drift of this round.
+    """
     distance = float(torch.linalg.vector_norm(memory.weights - weights))
-    change = abs(memory.loss - loss)
-    turn = float(torch.linalg.vector_norm(memory.gradient - gradient))
-    far = distance > _CLOSEST
-    return Figures(
+    loss_change = abs(memory.loss - loss)
+    gradient_change = float(torch.linalg.vector_norm(memory.gradient - gradient))
+    is_far = distance > _SMALLEST_DISTANCE
+    return ProbeFigures(
         loss=loss,
-        quadratic_bound=change / distance**2 if far else math.nan,
-        lipschitz=change / distance if far else math.nan,
-        smoothness=turn / distance if far else math.nan,
+        quadratic_bound=loss_change / distance**2 if is_far else math.nan,
+        lipschitz=loss_change / distance if is_far else math.nan,
+        smoothness=gradient_change / distance if is_far else math.nan,
         pl_constant=float(gradient.dot(gradient)) / (2 * loss) if loss > 0 else math.nan,
         drift=drift,
     )
@@ -73,7 +105,7 @@ def measure(
 def gradient_variance(
     model: FlatModel, weights: Tensor, inputs: Tensor, targets: Tensor, chunk: int = 16
 ) -> float:
-    """M_i, the trace of the covariance of per-sample gradients, from at least two samples."""
+    """Measure M_i, the trace of the covariance of the samples' gradients; 0 for one sample."""
     if len(inputs) < 2:
         return 0.0
 

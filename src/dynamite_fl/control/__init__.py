@@ -1,1 +1,1 @@
-"""How is it decided each round? NumPy only."""
+"""Controllers, which decide the local steps and batch sizes of every round."""

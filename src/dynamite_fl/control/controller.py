@@ -1,45 +1,74 @@
-"""What every controller is: frozen settings, and two functions from state to state."""
+"""The protocol of controllers."""
 
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from dynamite_fl.records import Fleet, IntArray, Limits, Plan
 from dynamite_fl.reports import RoundReport
 
-# What clients measure: the loss as in Algorithm 3, which sends a gradient beside the model, or the
-# path that their local steps take, which sends a sketch of it.
+# What clients measure for a controller, in addition to seconds: nothing; the loss, as in Algorithm
+# 3, for which they send a gradient beside the model; or the path of their local steps, for which
+# they send a sketch of it.
 Measure = Literal["nothing", "loss", "path"]
 
+State = TypeVar("State")
 
-class Controller(Protocol):
-    """Decides local steps and batch sizes, round by round.
 
-    A controller is a frozen dataclass of settings. What it has learned is the state that goes
-    in and out: a frozen dataclass of numbers and arrays (or of such dataclasses), so that it
-    can be written to a checkpoint and a resumed training goes on as if nothing had happened.
+class Controller(Protocol[State]):
+    """Decides the local steps and batch sizes of every round.
 
-    Plans are for the next round's cohort, in its order. ``Plan.rounds`` is how many rounds
-    like this one the controller expects still to fit.
+    A controller is a frozen dataclass of settings. What it has learned is its state, which the
+    training loop keeps and passes back. A state is None or a frozen dataclass of numbers, text,
+    arrays, tuples and such dataclasses, so that it can be written to a checkpoint and a resumed
+    training continues exactly.
+
+    The loop also estimates how fast clients are. Every call receives the whole fleet with the
+    current estimates of samples and speeds. Plan for ``fleet.subset(cohort)``, the clients of the
+    next round. ``Plan.rounds`` is the number of such rounds that the controller expects to follow.
+
+    ``dynamite_fl.testing.check_controller`` checks a controller of your own.
     """
 
     @property
     def measures(self) -> Measure:
-        """What clients should measure; it is charged like all work and traffic."""
+        """What clients measure. The training is charged for its work and traffic."""
         ...
 
-    def describe(self, state: Any) -> dict[str, float]:
-        """What it has learned of the loss, for the history."""
+    def describe(self, state: State, /) -> dict[str, float]:
+        """Return the learned numbers to show in the history, by name."""
         ...
 
-    def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, Any]:
-        """The first round's plan. The fleet's speeds and variances are first guesses."""
+    def start(self, fleet: Fleet, limits: Limits, cohort: IntArray, /) -> tuple[Plan, State]:
+        """Plan the first round.
+
+        Args:
+            fleet: All clients. Speeds and gradient variances are first guesses.
+            limits: The limits of the whole training.
+            cohort: The indices of the first round's clients in the fleet, shape (m,).
+
+        Raises:
+            Infeasible: The limits do not allow one round.
+        """
         ...
 
     def adapt(
-        self, report: RoundReport, remaining: Limits, cohort: IntArray, state: Any
-    ) -> tuple[Plan, Any]:
-        """The next round's plan, from what the last round showed and what is left.
+        self,
+        report: RoundReport,
+        fleet: Fleet,
+        remaining: Limits,
+        cohort: IntArray,
+        state: State,
+        /,
+    ) -> tuple[Plan, State]:
+        """Plan the next round.
+
+        Args:
+            report: What the last round showed.
+            fleet: All clients, with samples and speeds as estimated now.
+            remaining: What is left of the limits.
+            cohort: The indices of the next round's clients in the fleet, shape (m,).
+            state: The state that the last call returned.
 
         Raises:
-            Infeasible: Not one round more fits.
+            Infeasible: The remaining limits do not allow one more round.
         """
         ...

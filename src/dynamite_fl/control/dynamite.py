@@ -1,52 +1,43 @@
-"""DYNAMITE's decisions, Algorithm 2: estimate, then plan one round ahead, every round.
+"""DYNAMITE, Algorithm 2: in every round, estimate the loss and plan one round ahead.
 
-The paper passes CoOptFL what remains of deadline and budget; the rounds that remain belong to
-them (docs/paper.md), else every round would be planned as if it had all that is left.
+The paper passes CoOptFL the remaining deadline and budget. We pass the remaining rounds too
+(docs/paper.md). Otherwise every round would be planned as if it could use all that is left.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
 
-import numpy as np
-from numpy.typing import ArrayLike
-
+from dynamite_fl._validate import check_number, check_whole
 from dynamite_fl.control.controller import Measure
-from dynamite_fl.control.estimate import (
+from dynamite_fl.control.estimate.loss import (
     LossEstimates,
-    gradient_variance,
     known_means,
     loss_geometry,
     nothing_measured,
-    observe,
+    update_loss,
+    with_measured_variance,
 )
-from dynamite_fl.control.rounds import capped, largest_batch, repeated, within
-from dynamite_fl.control.settings import require_memory, require_positive, require_whole
-from dynamite_fl.control.system import MEMORY, System, as_fleet, first_guess, update
-from dynamite_fl.plan.bound import Objective, marginal_bound, tight_cumulative_bound
+from dynamite_fl.control.fitting import constant_plan, largest_batch
+from dynamite_fl.plan.bounds import Bound, marginal_bound, tight_cumulative_bound
 from dynamite_fl.plan.cooptfl import cooptimize
-from dynamite_fl.plan.predict import predict
-from dynamite_fl.plan.uniform import uniform_plan
-from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, LossGeometry, Plan
+from dynamite_fl.plan.feasibility import fit_rounds
+from dynamite_fl.records import Fleet, IntArray, Limits, LossGeometry, Plan
 from dynamite_fl.reports import RoundReport
 
-_CHOICE_LASTS = 0.1  # of the rounds behind and ahead, until open rounds are chosen anew
-
-Variant = Literal["full", "static-tau", "uniform"]
+FIRST_BATCH = 60  # the batch size before the first probe
+_CHOICE_LASTS = 0.1  # the share of the past or remaining rounds after which they are chosen again
 
 
 @dataclass(frozen=True, eq=False)
 class DynamiteState:
-    """What DYNAMITE has learned: of the clients' speeds and of the loss.
+    """What DYNAMITE has learned.
 
     Attributes:
-        system: The clients.
-        loss: The loss.
-        open_rounds: Where the rounds are open, how many it wants still to do; 0 before that
-            is known.
-        chosen_at: After which round it chose them.
+        loss: The estimates of the loss.
+        open_rounds: The rounds to play after ``chosen_at`` if the limits do not give them. It is 0
+            until they are chosen.
+        chosen_at: The round after which they were chosen.
     """
 
-    system: System
     loss: LossEstimates
     open_rounds: int = 0
     chosen_at: int = 0
@@ -54,25 +45,23 @@ class DynamiteState:
 
 @dataclass(frozen=True, kw_only=True)
 class Dynamite:
-    """Local steps and batch sizes of the least marginal bound (Lemma 1), anew each round.
+    """Minimises the marginal bound (Lemma 1) over local steps and batch sizes, in every round.
 
-    Until the loss was probed: one local step, and one batch size for all. Where the rounds are
-    open, those of the best plan for all that remains (Theorem 1, tight) are taken, and chosen anew
-    when a tenth of them or of those behind is over. Where the rounds that remain no longer fit, it
-    goes on with as many as do.
+    Before the first probe, it uses one local step and the same batch size for all clients. If the
+    limits do not give the rounds, it uses those of the best plan for all that remains (Theorem 1,
+    tight), and chooses them again after a tenth of them, or of the past rounds, is over. If the
+    remaining rounds no longer fit, it continues with as many as fit.
 
     Attributes:
-        learning_rate: eta.
-        first_batch: The batch size until the loss was probed, less where that does not fit.
-        variant: ``full``; ``static-tau`` keeps the local steps fixed and ``uniform`` has one
-            batch size for all, the paper's two ablations.
-        local_steps: The local steps of ``static-tau``.
-        memory: What a measured time counts one round later.
-        most_quadratic_bound: The cap of a client's rho. If None, 1/eta: models one local step
-            apart, |w_i - w| = eta |g|, show |g| |w_i - w| / |w_i - w|^2 = 1/eta; more says that
-            models met, and nothing about the loss.
+        learning_rate: eta, the step size of local steps.
+        first_batch: The batch size before the first probe, or less if it does not fit.
+        most_quadratic_bound: The largest rho of a client. The default None stands for 1/eta: if
+            models are one local step apart, |w_i - w| = eta |g|, they show
+            |g| |w_i - w| / |w_i - w|^2 = 1/eta. A larger value shows only that models met, and
+            nothing about the loss.
 
     Example:
+        >>> import numpy as np
         >>> fleet = Fleet(
         ...     samples=[400, 1600],
         ...     gradient_variance=[2, 8],
@@ -88,118 +77,93 @@ class Dynamite:
     """
 
     learning_rate: float
-    first_batch: int = 60
-    variant: Variant = "full"
-    local_steps: int = 2
-    memory: float = MEMORY
+    first_batch: int = FIRST_BATCH
     most_quadratic_bound: float | None = None
 
     def __post_init__(self) -> None:
-        require_positive("learning_rate", self.learning_rate)
-        require_whole("first_batch", self.first_batch)
-        require_whole("local_steps", self.local_steps)
-        require_memory(self.memory)
-        if self.most_quadratic_bound is not None:
-            require_positive("most_quadratic_bound", self.most_quadratic_bound)
-        if self.variant not in get_args(Variant):
-            raise ValueError(f"variant is {self.variant!r}: use one of {get_args(Variant)}")
+        check_settings(self.learning_rate, self.first_batch, self.most_quadratic_bound)
 
     @property
     def measures(self) -> Measure:
-        """The loss: all estimates of the loss come from probes."""
+        """The loss."""
         return "loss"
 
     def describe(self, state: DynamiteState) -> dict[str, float]:
-        """The estimates of the loss that the last plan rests on."""
+        """Return the estimates of the loss that the last plan is based on."""
         return known_means(state.loss)
 
     def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, DynamiteState]:
-        """One local step and one batch size for all."""
-        state = DynamiteState(first_guess(fleet), nothing_measured(fleet))
-        guess = as_fleet(state.system, cohort, fleet.gradient_variance, fleet.name)
-        return self._before_probe(guess, limits), state
+        """Plan one local step and the same batch size for all clients."""
+        plan = plan_before_probe(fleet.subset(cohort), limits, 1, self.first_batch)
+        return plan, DynamiteState(nothing_measured(len(fleet)))
 
     def adapt(
-        self, report: RoundReport, remaining: Limits, cohort: IntArray, state: DynamiteState
-    ) -> tuple[Plan, DynamiteState]:
-        """The best next round by what is now known."""
-        cap = self.most_quadratic_bound or 1 / self.learning_rate
-        state = replace(
-            state,
-            system=update(state.system, report, self.memory),
-            loss=observe(state.loss, report, cap),
-        )
-        fleet = as_fleet(state.system, cohort, gradient_variance(state.loss))
-        geometry = loss_geometry(state.loss, self.learning_rate)
-        if geometry is None:
-            return self._before_probe(fleet, remaining), state
-        fixed = self._fixed_steps(remaining)
-        if remaining.rounds is None:
-            state = self._with_rounds(state, fleet, remaining, geometry, report.round_index)
-            passed = report.round_index - state.chosen_at
-            remaining = replace(remaining, rounds=state.open_rounds - passed)
-        limits = within(fleet, remaining, fixed or 1)
-        if self.variant == "uniform":
-            return _uniform(fleet, limits, geometry), state
-        return cooptimize(fleet, limits, geometry, _only(fixed, marginal_bound)), state
-
-    def _before_probe(self, fleet: Fleet, limits: Limits) -> Plan:
-        steps = self._fixed_steps(limits) or 1
-        fitting = within(fleet, limits, steps)
-        size = largest_batch(fleet, fitting, fitting.rounds or 1, steps)
-        return repeated(fleet, fitting, steps, min(self.first_batch, size))
-
-    def _with_rounds(
         self,
-        state: DynamiteState,
+        report: RoundReport,
         fleet: Fleet,
-        limits: Limits,
-        geometry: LossGeometry,
-        round_index: int,
-    ) -> DynamiteState:
-        """The state with the rounds of the best plan, chosen anew if that is due."""
-        passed = round_index - state.chosen_at
-        if passed < _CHOICE_LASTS * min(state.chosen_at, state.open_rounds):
-            return state
-        fixed = self._fixed_steps(limits)
-        plan = cooptimize(fleet, limits, geometry, _only(fixed, tight_cumulative_bound))
-        return replace(state, open_rounds=plan.rounds, chosen_at=round_index)
-
-    def _fixed_steps(self, limits: Limits) -> int | None:
-        if self.variant != "static-tau":
-            return None
-        return min(self.local_steps, limits.max_local_steps)
+        remaining: Limits,
+        cohort: IntArray,
+        state: DynamiteState,
+    ) -> tuple[Plan, DynamiteState]:
+        """Plan the next round of least marginal bound."""
+        state = learn(state, report, self.learning_rate, self.most_quadratic_bound)
+        fleet = with_measured_variance(fleet, state.loss).subset(cohort)
+        geometry = loss_geometry(known_means(state.loss), self.learning_rate)
+        if geometry is None:
+            return plan_before_probe(fleet, remaining, 1, self.first_batch), state
+        state, remaining = choose_rounds(state, report.round_index, fleet, remaining, geometry)
+        limits = fit_rounds(fleet, remaining)
+        return cooptimize(fleet, limits, geometry, marginal_bound), state
 
 
-def _only(local_steps: int | None, objective: Objective) -> Objective:
-    """The objective, infinite for all other local steps; as it is if None."""
-    if local_steps is None:
-        return objective
-
-    def limited(
-        geometry: LossGeometry, rounds: ArrayLike, steps: ArrayLike, noise: ArrayLike
-    ) -> FloatArray:
-        values = objective(geometry, rounds, steps, noise)
-        return np.where(np.asarray(steps) == local_steps, values, np.inf)
-
-    return limited
+# The parts that DYNAMITE shares with its ablations (ablations.py)
 
 
-def _uniform(fleet: Fleet, limits: Limits, geometry: LossGeometry) -> Plan:
-    """Theorem 2's local steps by Lemma 1, and the largest batch size that fits with them.
+def check_settings(
+    learning_rate: float, first_batch: int, most_quadratic_bound: float | None
+) -> None:
+    """Raise ``InvalidInput`` if a setting is wrong."""
+    check_number("learning_rate", learning_rate, positive=True)
+    check_whole("first_batch", first_batch)
+    if most_quadratic_bound is not None:
+        check_number("most_quadratic_bound", most_quadratic_bound, positive=True)
 
-    Theorem 2 gives everyone as few samples as the client with the least data; here only that
-    client has so few.
+
+def learn(
+    state: DynamiteState,
+    report: RoundReport,
+    learning_rate: float,
+    most_quadratic_bound: float | None,
+) -> DynamiteState:
+    """Return the state with the probe of one more round."""
+    most = most_quadratic_bound or 1 / learning_rate
+    return replace(state, loss=update_loss(state.loss, report, most))
+
+
+def plan_before_probe(fleet: Fleet, limits: Limits, local_steps: int, batch_size: int) -> Plan:
+    """Plan the same batch size for all clients, smaller than given if the rounds do not fit."""
+    fitting = fit_rounds(fleet, limits, local_steps)
+    largest = largest_batch(fleet, fitting, fitting.rounds or 1, local_steps)
+    return constant_plan(fleet, fitting, local_steps, min(batch_size, largest))
+
+
+def choose_rounds(
+    state: DynamiteState,
+    round_index: int,
+    fleet: Fleet,
+    remaining: Limits,
+    geometry: LossGeometry,
+    bound: Bound = tight_cumulative_bound,
+) -> tuple[DynamiteState, Limits]:
+    """Return the remaining limits with rounds, and the state that remembers the choice.
+
+    Limits that give the rounds stay as they are.
     """
-    plan = uniform_plan(fleet, limits, geometry, marginal_bound)
-    size = largest_batch(fleet, limits, plan.rounds, plan.local_steps)
-    return predict(
-        fleet,
-        limits,
-        geometry,
-        marginal_bound,
-        rounds=plan.rounds,
-        local_steps=plan.local_steps,
-        batch_sizes=capped(fleet, size),
-        grain=len(fleet),
-    )
+    if remaining.rounds is not None:
+        return state, remaining
+    passed = round_index - state.chosen_at
+    if passed >= _CHOICE_LASTS * min(state.chosen_at, state.open_rounds):
+        rounds = cooptimize(fleet, remaining, geometry, bound).rounds
+        state = replace(state, open_rounds=rounds, chosen_at=round_index)
+    rounds_left = state.open_rounds - (round_index - state.chosen_at)
+    return state, replace(remaining, rounds=rounds_left)

@@ -1,9 +1,9 @@
-"""DYNAMITE with feedback: what the rounds gained decides, not a bound on it.
+"""DYNAMITE with feedback, our default: decide by the measured gain of local steps.
 
-The paper's bound counts every client's drift as harm and every gradient as progress, and is wrong
-by factors that its constants hide. Here the gain of a round of any local steps comes from the path
-that the model took (``course.py``), the harm of small batches from how much gradients vary, and
-the exact planner weighs both against time and money.
+The paper's bound counts every client's drift as harm and every gradient as progress, and its
+constants hide that it is wrong by large factors. Here, the gain of a round comes from the path that
+the model took (``estimate/gain.py``), and the harm of small batches from the variance of gradients.
+The exact planner weighs both against time and money. docs/control.md explains why.
 """
 
 import math
@@ -12,71 +12,62 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dynamite_fl._validate import check_number
 from dynamite_fl.control.controller import Measure
-from dynamite_fl.control.course import NO_COURSE, Course, follow, progress
-from dynamite_fl.control.rounds import NOT_KNOWN, largest_batch, repeated, within
-from dynamite_fl.control.settings import require_memory, require_positive
-from dynamite_fl.control.system import MEMORY, System, as_fleet, filled, first_guess, update
-from dynamite_fl.plan.cooptfl import cooptimize
-from dynamite_fl.plan.infeasible import Infeasible
-from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, LossGeometry, Plan
+from dynamite_fl.control.estimate.gain import GainEstimate, expected_gain, update_gain
+from dynamite_fl.control.estimate.speed import fill_with_median
+from dynamite_fl.control.fitting import constant_plan, largest_batch
+from dynamite_fl.plan.cooptfl import best_plan
+from dynamite_fl.plan.feasibility import Infeasible, fit_rounds
+from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
 from dynamite_fl.reports import PathReport, RoundReport
 
-_FEWEST_STEPS = 4  # so that a head has two, in which what swings to and fro cancels
-_LONGEST_STEP = 2.0  # how many times the usual local steps are looked at
-_ENDING = 16  # rounds before the last in which local steps may halve
-_FEWER = 0.85  # the rounds that are looked at next, as a part of the last
-_LARGEST = 1e15  # of what can be a gradient: beyond it, training has failed, and the loop says so
-_VARIANCE_MEMORY = 0.7
+_LEAST_STEPS = 4  # so that a first half has two steps, in which oscillations cancel
+_MOST_GROWTH = 2.0  # the largest local steps considered, relative to the recent ones
+_SHORT_ENDING = 16  # the number of last rounds in which local steps may have to halve
+_FEWER_ROUNDS = 0.85  # the next smaller number of rounds considered, relative to the last one
+_LARGEST_GRADIENT = 1e15  # a larger one shows that training has diverged, which the loop reports
+_VARIANCE_MEMORY = 0.7  # the weight of the earlier gradient variance beside a new measurement
 
 
 @dataclass(frozen=True, eq=False)
 class FeedbackState:
-    """What it has learned.
+    """What the controller has learned.
 
     Attributes:
-        system: Of the clients' speeds.
-        course: Of what local steps gain.
-        gradient_variance: M_i of every client, NaN before it was measured, (n,).
-        first_samples: How many samples all clients had at the start.
+        gain: The gain of local steps.
+        gradient_variance: M_i of every client, shape (n,). NaN if it was not measured yet.
+        first_samples: The number of samples of all clients at the start.
     """
 
-    system: System
-    course: Course
+    gain: GainEstimate
     gradient_variance: FloatArray
     first_samples: float
-
-    @property
-    def data_streams(self) -> bool:
-        """Whether more samples may come: storage is limited, or more have come already."""
-        limited = bool(np.isfinite(self.system.buffer_size).any())
-        return limited or float(self.system.samples.sum()) > self.first_samples
 
 
 @dataclass(frozen=True, kw_only=True)
 class Feedback:
-    """The local steps, batch sizes and rounds that gain most with what remains.
+    """Chooses the local steps, batch sizes and rounds that gain most with what remains.
 
-    The rest of the training is planned as if all its rounds were alike: n rounds gain n times what
-    one of them does, and end with the noise of their batches in the model, which costs eta/4 sum_i
-    (D_i/D)^2 M_i/s_i (docs/control.md). While many rounds remain, their gain weighs more; towards
-    the end, noise does, and batches grow. Local steps at most double what they lately were, and are
-    at least four, but where no more than fewer fit. The last round has those four, the one before
-    it at most twice as many, and so on: how clients run apart in a round is put right by the rounds
-    after it. Steps that ran away are halved for good. Given rounds are a limit: fewer are planned
-    where that gains more, unless data streams in.
+    The rest of the training is planned as if all its rounds were alike. Then n rounds gain n times
+    as much as one round. They end with the noise of their batches in the model, which costs
+    eta/4 sum_i (D_i/D)^2 M_i/s_i (docs/control.md). While many rounds remain, gain matters more.
+    Towards the end, noise matters more and batches grow.
+
+    Local steps are at least four, unless the limits allow fewer, and at most twice the recent ones.
+    The last round has the least number of steps, the round before it at most twice as many, and so
+    on, because only later rounds correct the drift of clients in a round. A number of local steps
+    that diverged is never reached again. Given rounds are an upper limit: fewer rounds are planned
+    if they gain more, unless data streams in.
 
     Attributes:
-        learning_rate: eta.
-        memory: What a measured time counts one round later.
+        learning_rate: eta, the step size of local steps.
     """
 
     learning_rate: float
-    memory: float = MEMORY
 
     def __post_init__(self) -> None:
-        require_positive("learning_rate", self.learning_rate)
-        require_memory(self.memory)
+        check_number("learning_rate", self.learning_rate, positive=True)
 
     @property
     def measures(self) -> Measure:
@@ -84,105 +75,110 @@ class Feedback:
         return "path"
 
     def describe(self, state: FeedbackState) -> dict[str, float]:
-        """The gain of a local step, and what it rests on."""
-        if state.course.weight == 0:
+        """Return the gain of a local step, its persistence, and the mean gradient variance."""
+        if state.gain.gain_weight == 0:
             return {}
-        learned = {
-            "gain": self.learning_rate * state.course.slope,
-            "persistence": state.course.persistence,
+        numbers = {
+            "gain": self.learning_rate * state.gain.first_gain,
+            "persistence": state.gain.persistence,
         }
         measured = state.gradient_variance[np.isfinite(state.gradient_variance)]
         if measured.size:
-            learned["gradient_variance"] = float(measured.mean())
-        return learned
+            numbers["gradient_variance"] = float(measured.mean())
+        return numbers
 
     def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, FeedbackState]:
-        """Few local steps."""
+        """Plan the least number of local steps."""
         unknown = np.full(len(fleet), np.nan)
-        samples = float(fleet.samples.sum())
-        state = FeedbackState(first_guess(fleet), NO_COURSE, unknown, samples)
-        guess = as_fleet(state.system, cohort, name=fleet.name)
-        return self._plan(guess, limits, state), state
+        state = FeedbackState(GainEstimate(), unknown, float(fleet.samples.sum()))
+        return self._plan(fleet, limits, cohort, state), state
 
     def adapt(
-        self, report: RoundReport, remaining: Limits, cohort: IntArray, state: FeedbackState
+        self,
+        report: RoundReport,
+        fleet: Fleet,
+        remaining: Limits,
+        cohort: IntArray,
+        state: FeedbackState,
     ) -> tuple[Plan, FeedbackState]:
-        """The best next round by what is now known."""
-        state = replace(state, system=update(state.system, report, self.memory))
-        if report.path is not None and _is_sound(report.path):
+        """Plan the next round of the best plan for all that remains."""
+        path = report.path
+        if path is not None and _is_finite(path):
             state = replace(
                 state,
-                course=follow(state.course, report.path, report.local_steps, self.learning_rate),
-                gradient_variance=_varied(state.gradient_variance, report.clients, report.path),
+                gain=update_gain(state.gain, path, report.local_steps, self.learning_rate),
+                gradient_variance=_update_variance(state.gradient_variance, report.clients, path),
             )
-        measured = np.isfinite(state.gradient_variance)
-        variance = filled(np.where(measured, state.gradient_variance, 1.0), measured)
-        return self._plan(as_fleet(state.system, cohort, variance), remaining, state), state
+        return self._plan(fleet, remaining, cohort, state), state
 
-    def _plan(self, fleet: Fleet, limits: Limits, state: FeedbackState) -> Plan:
-        """The best of fewer and fewer rounds, as long as they get better.
+    def _plan(self, fleet: Fleet, limits: Limits, cohort: IntArray, state: FeedbackState) -> Plan:
+        """Plan fewer and fewer rounds as long as the plan becomes better.
 
-        Where data streams in, as many as fit of the given rounds are played: what comes late should
-        be learned too.
+        If data streams in, all given rounds that fit are played, so that late data is learned too.
         """
-        least = min(_FEWEST_STEPS, limits.max_local_steps)
+        measured = np.isfinite(state.gradient_variance)
+        variance = fill_with_median(np.where(measured, state.gradient_variance, 1.0), measured)
+        clients = fleet.with_columns(gradient_variance=variance).subset(cohort)
+        least = min(_LEAST_STEPS, limits.max_local_steps)
         try:
-            rounds = within(fleet, limits, least).rounds
-        except Infeasible:  # a last round, for which even that is too much
-            rounds = within(fleet, limits).rounds or 1
-            return repeated(fleet, limits, 1, largest_batch(fleet, limits, rounds, 1))
-        all_of_them = state.data_streams and rounds is not None
+            rounds = fit_rounds(clients, limits, least).rounds
+        except Infeasible:  # a last round in which even the least number of steps does not fit
+            rounds = fit_rounds(clients, limits).rounds or 1
+            return constant_plan(clients, limits, 1, largest_batch(clients, limits, rounds, 1))
+        keep_rounds = rounds is not None and _data_streams(fleet, state)
         if rounds is None:
-            rounds = repeated(fleet, limits, least, 1).rounds
-        best = self._best(fleet, limits, rounds, state.course)
-        while rounds > 1 and not all_of_them:
-            rounds = min(math.ceil(_FEWER * rounds), rounds - 1)
-            plan = self._best(fleet, limits, rounds, state.course)
+            rounds = constant_plan(clients, limits, least, 1).rounds
+        best = self._best(clients, limits, rounds, state.gain)
+        while rounds > 1 and not keep_rounds:
+            rounds = min(math.ceil(_FEWER_ROUNDS * rounds), rounds - 1)
+            plan = self._best(clients, limits, rounds, state.gain)
             if plan.bound >= best.bound or plan.local_steps <= best.local_steps:
-                break  # fewer rounds are for longer ones, not for larger batches alone
+                break  # fewer rounds must have more local steps, not only larger batches
             best = plan
         return best
 
-    def _best(self, fleet: Fleet, limits: Limits, rounds: int, course: Course) -> Plan:
-        """The plan for these rounds after which the loss is least."""
-        unseen = course.weight == 0
-        least = min(_FEWEST_STEPS, limits.max_local_steps)
-        usual = max(course.local_steps, course.newest_steps)
-        most: float = least if unseen else max(math.ceil(_LONGEST_STEP * usual), least)
-        most = min(most, _most_before_the_end(least, rounds), max(course.most_steps, least))
+    def _best(self, fleet: Fleet, limits: Limits, rounds: int, gain: GainEstimate) -> Plan:
+        """Return the plan for this number of rounds after which the loss is least."""
+        unknown = gain.gain_weight == 0
+        least = min(_LEAST_STEPS, limits.max_local_steps)
+        recent = max(gain.mean_steps, gain.newest_steps)
+        most: float = least if unknown else max(math.ceil(_MOST_GROWTH * recent), least)
+        most = min(most, _most_steps_before_end(least, rounds), max(gain.most_steps, least))
 
-        def loss_after(
-            geometry: LossGeometry,  # noqa: ARG001  what an objective takes
-            rounds: ArrayLike,
-            local_steps: ArrayLike,
-            gradient_noise: ArrayLike,
+        def change_of_loss(
+            rounds: ArrayLike, local_steps: ArrayLike, gradient_noise: ArrayLike
         ) -> FloatArray:
             steps = np.asarray(local_steps)
-            gain = steps if unseen else self.learning_rate * progress(course, steps)
-            left = self.learning_rate / 4 * np.asarray(gradient_noise)
-            change = left - np.asarray(rounds) * gain
+            round_gain = steps if unknown else self.learning_rate * expected_gain(gain, steps)
+            noise = self.learning_rate / 4 * np.asarray(gradient_noise)
+            change = noise - np.asarray(rounds) * round_gain
             return np.where((steps < least) | (steps > most), np.inf, change)
 
-        return cooptimize(fleet, replace(limits, rounds=rounds), NOT_KNOWN, loss_after)
+        return best_plan(fleet, replace(limits, rounds=rounds), change_of_loss)
 
 
-def _most_before_the_end(least: int, rounds: int) -> int:
-    """In the last round the least, in the one before it twice as many, and so on."""
-    return least << min(rounds - 1, _ENDING)
+def _data_streams(fleet: Fleet, state: FeedbackState) -> bool:
+    """Return whether more samples may arrive: storage is limited, or some have arrived already."""
+    return fleet.buffer_size is not None or float(fleet.samples.sum()) > state.first_samples
 
 
-def _is_sound(path: PathReport) -> bool:
-    """Whether it can be what steps of finite gradients led to."""
-    ways = np.concatenate([path.head, path.tail])
-    return bool(np.all(np.abs(ways) < _LARGEST))  # not so if NaN
+def _most_steps_before_end(least: int, rounds: int) -> int:
+    """Return the least local steps for the last round, twice as many for the one before, etc."""
+    return least << min(rounds - 1, _SHORT_ENDING)
 
 
-def _varied(variance: FloatArray, clients: IntArray, path: PathReport) -> FloatArray:
-    """M_i with what a round showed of it."""
-    found = path.gradient_variance
-    seen = found < _LARGEST**2  # not so if NaN
-    rows = clients[seen]
-    known = np.where(np.isfinite(variance[rows]), variance[rows], found[seen])
+def _is_finite(path: PathReport) -> bool:
+    """Return whether the path can be that of steps with finite gradients."""
+    movement = np.concatenate([path.first_half, path.second_half])
+    return bool(np.all(np.abs(movement) < _LARGEST_GRADIENT))  # False for NaN
+
+
+def _update_variance(variance: FloatArray, clients: IntArray, path: PathReport) -> FloatArray:
+    """Return M_i of every client with the measurements of one more round."""
+    measured = path.gradient_variance
+    usable = measured < _LARGEST_GRADIENT**2  # False for NaN
+    rows, new = clients[usable], measured[usable]
+    old = np.where(np.isfinite(variance[rows]), variance[rows], new)
     changed = variance.copy()
-    changed[rows] = _VARIANCE_MEMORY * known + (1 - _VARIANCE_MEMORY) * found[seen]
+    changed[rows] = _VARIANCE_MEMORY * old + (1 - _VARIANCE_MEMORY) * new
     return changed

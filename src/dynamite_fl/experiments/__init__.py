@@ -1,8 +1,12 @@
-"""The paper's figures and tables, by name: what to run, what it claims, whether it holds."""
+"""The figures and tables of the paper's evaluation, run again and compared with its claims.
+
+Each file in ``jobs/`` describes one experiment: its runs, its charts and the paper's claims.
+"""
 
 import tomllib
 from pathlib import Path
 
+JOBS = Path(__file__).parent / "jobs"
 NAMES = (  # in the paper's order
     "optimal-tau",
     "batch-sizes",
@@ -20,14 +24,13 @@ NAMES = (  # in the paper's order
 
 
 def title_of(name: str) -> str:
-    """An experiment's title, from the head of its file: a menu needs no more of it.
+    """Return an experiment's title without parsing its whole file, so that help stays fast.
 
     Example:
         >>> title_of("ablation")
         'Ablation on CIFAR-10'
     """
-    file = Path(__file__).parent / "jobs" / f"{name}.toml"
-    with file.open(encoding="utf-8") as lines:
+    with (JOBS / f"{name}.toml").open(encoding="utf-8") as lines:
         line = next(line for line in lines if line.startswith("title = "))
     title: str = tomllib.loads(line)["title"]
     return title

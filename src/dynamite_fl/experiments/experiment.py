@@ -1,85 +1,76 @@
-"""An experiment's file, as TOML, checked key by key: which runs, which picture, which claims.
+"""An experiment as its TOML file describes it.
 
-``job`` holds the tables of a training job that all runs have in common. A scale (``at``), a
+``job`` holds the tables of the training job that all runs have in common. A scale (``at``), a
 panel and a contender each replace keys of it, in this order. ``like`` names an experiment whose
-job, scales, panels and contenders are taken over, and whose runs are shared.
+job, scales, seeds, notes, panels and contenders are taken over, and whose run folders are shared;
+``select`` then lists the panels and contenders that are kept.
 """
 
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dynamite_fl.experiments.claim import Claim
-from dynamite_fl.run_config import TABLES, TrainingJob
-from dynamite_fl.tables import JobError
+from dynamite_fl._validate import check_name
+from dynamite_fl.experiments import JOBS, NAMES
+from dynamite_fl.experiments.claims import Claim
+from dynamite_fl.job.training import TrainingJob, resolve_tables
 
 SCALES = ("smoke", "laptop", "paper")
 Tables = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Panel:
-    """One part of a figure: all contenders in one setting.
+class Variant:
+    """A contender, or a panel: a setting in which all contenders are run.
 
     Attributes:
-        title: What it is called in the figure.
-        scales: Those at which it is run.
-        job: Its own keys of the job.
-        at: Its own keys of the job at a scale.
-        published: The paper's numbers, by contender.
+        title: Its name in figures and tables.
+        job: The keys of the job that it replaces. Unless a contender replaces the controller, that
+            is the one of the contender's name.
+        at: The keys of the job that it replaces at a scale.
+        scales: The scales at which a panel is run.
+        published: The paper's accuracies in a panel, by contender.
     """
 
     title: str
-    scales: Sequence[str] = SCALES
     job: Tables = field(default_factory=dict)
     at: Mapping[str, Tables] = field(default_factory=dict)
+    scales: Sequence[str] = SCALES
     published: Mapping[str, float] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Contender:
-    """Who is compared.
-
-    Attributes:
-        title: What it is called in the figure.
-        job: Its own keys of the job; without a controller, that of its name.
-        at: Its own keys of the job at a scale.
-    """
-
-    title: str
-    job: Tables = field(default_factory=dict)
-    at: Mapping[str, Tables] = field(default_factory=dict)
+    def layers(self, scale: str) -> list[Tables]:
+        """Return the keys that it replaces at every scale, then those that it replaces at one."""
+        return [self.job, self.at.get(scale, {})]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Picture:
-    """What is drawn of each panel.
+class ChartSpec:
+    """What the figure shows of each panel.
 
     Attributes:
-        kind: ``lines`` of a column over rounds, ``bars`` of a measure, or ``theorem``: what
-            Theorem 2 says.
+        kind: ``lines`` of a history's column, ``bars`` of a measure, or ``theorem`` for the plans
+            that Theorem 2 proposes.
         y: The column or the measure.
-        x: ``round``, ``seconds`` or ``cost``, for lines.
-        panels: Which it shows; all without it.
-        contenders: Whom it shows; all without it.
+        x: The horizontal axis of lines: ``round``, ``seconds`` or ``cost``.
+        panels: The panels to show. Default: all.
     """
 
     kind: str
     y: str
     x: str = "round"
     panels: Sequence[str] = ()
-    contenders: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Theorem:
-    """For how many rounds Theorem 2's local steps are asked, and samples a client may use.
+class TheoremQuestion:
+    """The numbers of rounds for which Theorem 2 proposes a plan.
 
     Attributes:
-        rounds: The numbers of rounds.
-        samples: tau times s, of each client in each round.
-        pilot_rounds: How many rounds the constants of the loss are measured in.
+        rounds: The numbers of rounds, one plan for each.
+        samples: Local steps times batch size, of each client in each round.
+        pilot_rounds: The number of rounds in which the constants of the loss are measured.
     """
 
     rounds: Sequence[int]
@@ -89,58 +80,108 @@ class Theorem:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A checked file.
+    """A figure or a table of the paper.
 
     Attributes:
-        name: That of the file.
-        pool: Whose run folders it uses: its own, or those of the experiment it is like.
-        title: In a few words.
-        shows: The paper's label.
-        job: What all runs have in common.
-        at: What a scale replaces of it.
-        seeds: How many, by scale.
-        notes: How a scale differs from the paper, in words.
-        panels: By name.
-        contenders: By name.
-        pictures: What is drawn.
-        claims: What the paper says of it.
-        theorem: What is asked of Theorem 2, by scale.
+        name: The name of its file.
+        title: A heading.
+        shows: The paper's label of the figure or table.
+        runs_from: The name of the experiment whose run folders it uses: its own, or that of the
+            one it is like.
+        job: The tables of a job that all runs have in common.
+        at: The keys of the job that each scale replaces.
+        seeds: The number of seeds at each scale.
+        notes: How each scale differs from the paper.
+        panels: The settings, by name.
+        contenders: The controllers that are compared, by name.
+        charts: What the figure shows.
+        claims: What the paper says about the figure.
+        theorem: What Theorem 2 is asked, by scale.
     """
 
     name: str
-    pool: str
     title: str
     shows: str
+    runs_from: str
     job: Tables
     at: Mapping[str, Tables]
     seeds: Mapping[str, int]
     notes: Mapping[str, str]
-    panels: Mapping[str, Panel]
-    contenders: Mapping[str, Contender]
-    pictures: Sequence[Picture]
+    panels: Mapping[str, Variant]
+    contenders: Mapping[str, Variant]
+    charts: Sequence[ChartSpec]
     claims: Sequence[Claim]
-    theorem: Mapping[str, Theorem]
+    theorem: Mapping[str, TheoremQuestion]
 
     def panels_at(self, scale: str) -> list[str]:
-        """The panels that a scale has."""
+        """Return the names of the panels that are run at a scale."""
         return [name for name, panel in self.panels.items() if scale in panel.scales]
 
+    def run_count(self, scale: str) -> int:
+        """Return the number of runs at a scale."""
+        return self.seeds[scale] * len(self.panels_at(scale)) * len(self.contenders)
+
     def job_of(self, scale: str, panel: str, contender: str, seed: int) -> TrainingJob:
-        """The job of one run."""
-        part, who = self.panels[panel], self.contenders[contender]
-        layers = [self.job, self.at.get(scale, {}), part.job, part.at.get(scale, {})]
-        layers += [{"controller": {"name": contender}}, who.job, who.at.get(scale, {})]
+        """Return the job of one run."""
+        layers = [self.job, self.at.get(scale, {}), *self.panels[panel].layers(scale)]
+        layers += [{"controller": {"name": contender}}, *self.contenders[contender].layers(scale)]
         tables = merged([*layers, {"training": {"seed": seed}}])
-        missing = [name for name in TABLES if name not in tables]
-        if missing:
-            raise JobError(f"{self.name}: the job of {panel} at {scale} lacks [{missing[0]}]")
-        return TrainingJob(tables, Path())
+        return TrainingJob(resolve_tables(tables, Path()))
+
+
+def load_experiment(name: str) -> Experiment:
+    """Return an experiment of the package.
+
+    Raises:
+        InvalidInput: There is no experiment of this name.
+
+    Example:
+        >>> load_experiment("optimal-tau").shows
+        'fig:case1'
+    """
+    check_name("experiment", name, NAMES)
+    return experiment_from(name, _read(name))
+
+
+def experiment_from(name: str, tables: Tables) -> Experiment:
+    """Return the experiment that the tables of a file describe."""
+    if "like" in tables:
+        base = _read(tables["like"])
+        added = {
+            key: {**base[key], **tables.get(key, {})} for key in ("notes", "panels", "contenders")
+        }
+        tables = {**base, **tables, **added}
+    selected = tables.get("select", {})
+    panels, contenders = (
+        {key: Variant(**tables[group][key]) for key in selected.get(group, tables[group])}
+        for group in ("panels", "contenders")
+    )
+    return Experiment(
+        name=name,
+        title=tables["title"],
+        shows=tables["shows"],
+        runs_from=tables.get("like", name),
+        job=tables["job"],
+        at=tables["at"],
+        seeds=tables["seeds"],
+        notes=tables["notes"],
+        panels=panels,
+        contenders=contenders,
+        charts=[ChartSpec(**table) for table in tables["charts"]],
+        claims=[Claim(**table) for table in tables["claims"]],
+        theorem={key: TheoremQuestion(**t) for key, t in tables.get("theorem", {}).items()},
+    )
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((JOBS / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def merged(layers: Iterable[Tables]) -> dict[str, Any]:
-    """Tables, of which a later one's keys replace an earlier one's; no table is changed.
+    """Return the tables of a job, where keys of later layers replace those of earlier ones.
 
-    A table that says of which ``kind`` or ``name`` it is replaces all of the other's.
+    A table with a ``kind`` or a ``name`` replaces the earlier table as a whole. The layers
+    themselves are not changed.
 
     Example:
         >>> merged([{"limits": {"rounds": 5, "budget": 9}}, {"limits": {"rounds": 2}}])
@@ -153,14 +194,14 @@ def merged(layers: Iterable[Tables]) -> dict[str, Any]:
         ... )
         {'controller': {'name': 'fedavg'}}
     """
-    found: dict[str, Any] = {}
+    tables: dict[str, Any] = {}
     for layer in layers:
-        for name, table in layer.items():
-            before = found.get(name)
-            if not isinstance(table, Mapping):
-                found[name] = table
-            elif isinstance(before, Mapping) and not {"kind", "name"} & set(table):
-                found[name] = {**before, **table}
+        for name, value in layer.items():
+            earlier = tables.get(name)
+            if not isinstance(value, Mapping):
+                tables[name] = value
+            elif isinstance(earlier, Mapping) and not {"kind", "name"} & set(value):
+                tables[name] = {**earlier, **value}
             else:
-                found[name] = dict(table)
-    return found
+                tables[name] = dict(value)
+    return tables

@@ -1,137 +1,129 @@
-"""An experiment's verdict in Markdown."""
+"""An experiment's summary in Markdown."""
 
 from collections.abc import Iterator, Sequence
 
-from dynamite_fl.experiments.assess import Assessment
-from dynamite_fl.experiments.claim import Piece
-from dynamite_fl.experiments.claims import Judged
+from dynamite_fl.compare.summary import Spread
+from dynamite_fl.experiments import origin
+from dynamite_fl.experiments.claims import Comparison, Verdict
 from dynamite_fl.experiments.measures import MEASURES
-from dynamite_fl.experiments.origin import Origin
-from dynamite_fl.report.summary import Spread
+from dynamite_fl.experiments.summary import Summary
 
-_FEW = 4  # comparisons that are all written out
+_FEW = 4  # the number of comparisons up to which all are written out
 
 
-def section(assessment: Assessment, picture: str, level: int) -> str:
-    """What was run, the picture, the numbers, and each claim with its verdict."""
-    lines = [f"{'#' * level} {assessment.experiment.name}: {assessment.experiment.title}", ""]
-    lines += [*_how(assessment), ""]
-    lines += [f"![{assessment.experiment.title}]({picture})", ""]
-    for measure in assessment.measures:
-        lines += [*_numbers(assessment, measure), ""]
+def section(summary: Summary, picture: str, level: int) -> str:
+    """Return a section: the runs, the figure, the numbers, and each claim with its verdict.
+
+    Args:
+        summary: The experiment.
+        picture: The path of the figure, relative to the page.
+        level: The level of the heading.
+    """
+    lines = [f"{'#' * level} {heading(summary)}", "", *_runs(summary), ""]
+    lines += [f"![{summary.experiment.title}]({picture})", ""]
+    for measure in summary.measures:
+        lines += [*_numbers(summary, measure), ""]
     lines += ["| the paper's claim | verdict | measured |", "|---|---|---|"]
-    for judged in assessment.judged:
-        says = f"*{judged.says}*" if judged.also else judged.says
-        lines.append(f"| {_cell(says)} | {_verdict(judged)} | {_cell(_measured(judged))} |")
+    for verdict in summary.verdicts:
+        says = f"*{verdict.says}*" if verdict.also_of else verdict.says
+        fails = verdict.verdict == "does not hold"
+        judged = f"**{verdict.verdict}**" if fails else verdict.verdict
+        measured = measured_in_words(verdict)
+        if verdict.because:
+            measured += f". {reason_in_words(verdict)}"
+        lines.append(f"| {_cell(says)} | {judged} | {_cell(measured)} |")
     return "\n".join(lines) + "\n"
 
 
-def played_by(origins: Sequence[Origin]) -> str:
-    """Dates, versions and commits in words."""
-    if not origins:
-        return "not recorded"
-    days = sorted({each.date for each in origins})
-    versions = sorted({each.version for each in origins})
-    commits = sorted({each.commit for each in origins if each.commit})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    by = f"version {', '.join(versions)}"
-    return f"{when}, {by}" + (f", commit {', '.join(commits)}" if commits else "")
+def heading(summary: Summary) -> str:
+    """Return an experiment's name and title."""
+    return f"{summary.experiment.name}: {summary.experiment.title}"
 
 
-def measured_in_words(judged: Judged) -> str:
-    """All comparisons if they are few, else how many hold, and those that do not."""
-    known = [piece for piece in judged.pieces if piece.holds is not None]
-    unknown = [piece for piece in judged.pieces if piece.holds is None]
-    if not known:
-        return _unknown(unknown)
-    shown = known if len(known) <= _FEW else [piece for piece in known if not piece.holds]
-    words = [f"{piece.where}: {piece.measured}" for piece in shown]
-    if len(known) > _FEW:
-        held = sum(piece.holds is True for piece in known)
-        words.insert(0, f"{held} of {len(known)} comparisons hold" + _nearest(known))
-    if unknown:
-        words.append(_unknown(unknown))
+def measured_in_words(verdict: Verdict) -> str:
+    """Return all comparisons if they are few, else how many hold and those that do not."""
+    judged = [each for each in verdict.comparisons if each.holds is not None]
+    unjudged = [each for each in verdict.comparisons if each.holds is None]
+    if not judged:
+        return _unjudged_in_words(unjudged)
+    shown = judged if len(judged) <= _FEW else [each for each in judged if not each.holds]
+    words = [f"{each.where}: {each.measured}" for each in shown]
+    if len(judged) > _FEW:
+        words.insert(0, _count_in_words(judged))
+    if unjudged:
+        words.append(_unjudged_in_words(unjudged))
     return "; ".join(words)
 
 
-def likely(judged: Judged) -> str:
-    """Its remark, marked as what it is: written by hand, not measured in these runs."""
-    return f"Likely why: {judged.because}"
+def reason_in_words(verdict: Verdict) -> str:
+    """Return the likely reason, marked as such: it was written by hand and not measured."""
+    return f"Likely why: {verdict.because}"
 
 
-def _nearest(known: Sequence[Piece]) -> str:
-    holding = [piece for piece in known if piece.holds and piece.value is not None]
+def _count_in_words(judged: Sequence[Comparison]) -> str:
+    """Return how many comparisons hold, and which of those has the smallest difference."""
+    holding = [each for each in judged if each.holds]
+    words = f"{len(holding)} of {len(judged)} comparisons hold"
     if not holding:
-        return ""
-    least = min(holding, key=lambda piece: abs(piece.value or 0.0))
-    return f", the least of them {least.where}: {least.measured}"
+        return words
+    least = min(holding, key=lambda each: abs(each.value or 0.0))
+    return f"{words}, the least of them {least.where}: {least.measured}"
 
 
-def _unknown(pieces: Sequence[Piece]) -> str:
-    if not pieces:
-        return "not judged at this scale"
-    single = [piece for piece in pieces if piece.measured != "not measured"]
-    if single:
-        return f"{single[0].where}: {single[0].measured}, which shows no spread"
-    places = list(dict.fromkeys(piece.where for piece in pieces))
+def _unjudged_in_words(comparisons: Sequence[Comparison]) -> str:
+    for single in comparisons:
+        if single.is_measured:
+            return f"{single.where}: {single.measured}, which shows no spread"
+    places = list(dict.fromkeys(each.where for each in comparisons))
     more = f" and {len(places) - _FEW} more" if len(places) > _FEW else ""
     return f"not measured: {', '.join(places[:_FEW])}{more}"
 
 
-def _how(assessment: Assessment) -> Iterator[str]:
-    gathered, plays = assessment.gathered, assessment.plays
-    yield f"The paper's `{assessment.experiment.shows}`. `{assessment.command}`:"
-    yield f"{gathered.finished} of {gathered.wanted} runs, seeds {_list(gathered.seeds)};"
-    yield f"played {played_by(gathered.origins)}."
-    note = assessment.experiment.notes.get(plays.scale)
+def _runs(summary: Summary) -> Iterator[str]:
+    outcome = summary.outcome
+    yield f"This is the paper's `{summary.experiment.shows}`, made with `{summary.command}`."
+    seeds = ", ".join(map(str, outcome.seeds)) or "none"
+    runs = f"{outcome.finished} of {outcome.runs} runs are finished (seeds {seeds})"
+    if outcome.origins:
+        yield f"{runs}; they were made {origin.in_words(outcome.origins)}."
+    else:
+        yield f"{runs}."
+    note = summary.experiment.notes.get(summary.runs.scale)
     if note:
         yield note
-    for name, reason in gathered.failures.items():
-        yield f"{name}: {reason}."
+    for name, reason in outcome.failures.items():
+        yield f"The run `{name}` failed: {reason}."
 
 
-def _numbers(assessment: Assessment, measure: str) -> Iterator[str]:
-    """A row for each panel; the paper's numbers in brackets."""
-    experiment = assessment.experiment
-    names = list(experiment.contenders)
-    titles = [experiment.contenders[name].title for name in names]
+def _numbers(summary: Summary, measure: str) -> Iterator[str]:
+    """Yield a table with a row for each panel, and the paper's accuracies in brackets."""
+    contenders, panels = summary.experiment.contenders, summary.experiment.panels
+    titles = [contender.title for contender in contenders.values()]
     yield f"| {MEASURES[measure].title} | {' | '.join(titles)} |"
-    yield "|---" * (1 + len(names)) + "|"
-    for panel in experiment.panels_at(assessment.plays.scale):
+    yield "|---" * (1 + len(titles)) + "|"
+    for name in summary.panels:
         cells = []
-        for name in names:
-            spread = assessment.spread(panel, name, measure)
-            text = "-" if spread is None else in_words(spread, measure)
-            published = experiment.panels[panel].published.get(name)
+        for contender in contenders:
+            text = number_in_words(summary.outcome.spread(name, contender, measure), measure)
+            published = panels[name].published.get(contender)
             if published is not None and measure == "accuracy":
                 text += f" (paper {published:.1%})"
             cells.append(text)
-        yield f"| {experiment.panels[panel].title} | {' | '.join(cells)} |"
+        yield f"| {panels[name].title} | {' | '.join(cells)} |"
 
 
-def in_words(spread: Spread, measure: str) -> str:
-    """Mean and standard deviation over seeds, as the measure is written."""
-    form = MEASURES[measure].form
-    text = format(spread.mean, form)
+def number_in_words(spread: Spread | None, measure: str) -> str:
+    """Return mean and standard deviation over seeds, or a dash if there are none."""
+    if spread is None:
+        return "-"
+    format_spec = MEASURES[measure].format_spec
+    text = format(spread.mean, format_spec)
     if spread.deviation is None:
         return text
-    if form.endswith("%"):
+    if MEASURES[measure].is_percent:
         return f"{text} ± {100 * spread.deviation:.1f}"
-    return f"{text} ± {format(spread.deviation, form.lstrip('+'))}"
-
-
-def _measured(judged: Judged) -> str:
-    words = measured_in_words(judged)
-    return f"{words}. {likely(judged)}" if judged.because else words
-
-
-def _verdict(judged: Judged) -> str:
-    return f"**{judged.verdict}**" if judged.verdict == "does not hold" else judged.verdict
+    return f"{text} ± {format(spread.deviation, format_spec.lstrip('+'))}"
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _list(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers)) or "none"

@@ -1,28 +1,29 @@
-"""When, and by which state of the program, a run was played."""
+"""The date and the state of the program with which a run was made."""
 
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from dynamite_fl.engine.run import RunFolder
-from dynamite_fl.files import write_atomically
+from dynamite_fl._atomic import write_atomically
+from dynamite_fl.training.run_folder import RunFolder
 
 _FILE = "origin.json"
-_SECONDS = 10
+_GIT_SECONDS = 10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Origin:
-    """A state of the program.
+    """A date and a state of the program.
 
     Attributes:
         date: The day, in UTC.
-        version: Of the package.
-        commit: In a checkout, its commit, with ``+`` if files were changed since; else empty.
+        version: The version of the package.
+        commit: The commit of the checkout, with ``+`` if files were changed since; empty if the
+            package is not in a checkout.
     """
 
     date: str
@@ -30,51 +31,66 @@ class Origin:
     commit: str
 
 
-def here_and_now() -> Origin:
-    """Today, and the program that is running."""
+def current_origin() -> Origin:
+    """Return today and the state of the running program."""
     today = datetime.now(UTC).strftime("%Y-%m-%d")
-    return Origin(today, version("dynamite-fl"), _commit(Path(__file__).parent))
+    return Origin(today, version("dynamite-fl"), _commit(Path(__file__).parents[1]))
 
 
-def _commit(folder: Path) -> str:
-    """What git says of a folder; nothing if it is in no checkout, or there is no git."""
-    commit = _git(folder, "rev-parse", "--short=10", "HEAD")
-    changed = _git(folder, "status", "--porcelain", "--", str(folder.parent))
-    tracked = _git(folder, "ls-files", "--", str(folder))
+def _commit(package: Path) -> str:
+    commit = _git(package, "rev-parse", "--short=10", "HEAD")
+    tracked = _git(package, "ls-files", "--", str(package))
     if not commit or not tracked:
         return ""
+    changed = _git(package, "status", "--porcelain", "--", str(package))
     return commit + ("+" if changed else "")
 
 
-def _git(folder: Path, *words: str) -> str:
+def _git(folder: Path, *arguments: str) -> str:
+    """Return what git prints; nothing if it fails or is not installed."""
     try:
-        done = subprocess.run(  # noqa: S603  git, on our own folder
-            ["git", "-C", str(folder), *words],  # noqa: S607  whichever the user has
+        process = subprocess.run(  # noqa: S603  git, on our own folder
+            ["git", "-C", str(folder), *arguments],  # noqa: S607  whichever the user has
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=_GIT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return process.stdout.strip() if process.returncode == 0 else ""
 
 
-def record(folder: Path, origin: Origin) -> None:
-    """Note in a run's folder that it is played, or gone on with, by this state.
+def record_origin(folder: Path, origin: Origin) -> None:
+    """Note in a run's folder that this state of the program starts or continues the run.
 
-    Who was noted before but left no checkpoint has no part in it: the run begins anew.
+    Earlier states are dropped if they left no checkpoint, because the run then starts again.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    before = read(folder) if RunFolder(folder).checkpoint.exists() else []
-    if origin not in before:
-        found: list[dict[str, Any]] = [asdict(each) for each in [*before, origin]]
-        write_atomically(folder / _FILE, json.dumps(found) + "\n")
+    earlier = read_origins(folder) if RunFolder(folder).checkpoint.exists() else []
+    if origin not in earlier:
+        text = json.dumps([asdict(each) for each in [*earlier, origin]])
+        write_atomically(folder / _FILE, text + "\n")
 
 
-def read(folder: Path) -> list[Origin]:
-    """By which states a run was played, the first first."""
+def read_origins(folder: Path) -> list[Origin]:
+    """Return the states of the program that made a run, the earliest first."""
     file = folder / _FILE
     if not file.is_file():
         return []
     return [Origin(**each) for each in json.loads(file.read_text(encoding="utf-8"))]
+
+
+def in_words(origins: Sequence[Origin]) -> str:
+    """Return dates, versions and commits in words.
+
+    Example:
+        >>> in_words([Origin("2026-01-02", "0.1.0", "abc"), Origin("2026-01-05", "0.1.0", "")])
+        'from 2026-01-02 to 2026-01-05 with version 0.1.0, commit abc'
+    """
+    days = sorted({origin.date for origin in origins})
+    versions = sorted({origin.version for origin in origins})
+    commits = sorted({origin.commit for origin in origins if origin.commit})
+    when = f"on {days[0]}" if len(days) == 1 else f"from {days[0]} to {days[-1]}"
+    words = f"{when} with version {', '.join(versions)}"
+    return f"{words}, commit {', '.join(commits)}" if commits else words

@@ -1,16 +1,14 @@
-"""``docs/results.md``: every experiment that was run, from its run folders."""
+"""``docs/results.md``: one page about all experiments, written from their run folders."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
+from dynamite_fl._atomic import write_atomically
+from dynamite_fl.errors import JobError
 from dynamite_fl.experiments import NAMES
-from dynamite_fl.experiments.assess import Assessment, assess, figure, require_drawing
-from dynamite_fl.experiments.claims import Judged
-from dynamite_fl.experiments.markdown import section
-from dynamite_fl.experiments.read import load_experiment
-from dynamite_fl.experiments.runs import Plays
-from dynamite_fl.files import write_atomically
-from dynamite_fl.tables import JobError
+from dynamite_fl.experiments.experiment import load_experiment
+from dynamite_fl.experiments.markdown import heading, section
+from dynamite_fl.experiments.runs import ExperimentRuns
+from dynamite_fl.experiments.summary import Summary, figure_svg, require_matplotlib, summarize
 
 PAGE = "results.md"
 _PICTURES = "results"
@@ -18,93 +16,85 @@ _PICTURES = "results"
 _HEAD = """\
 # Results
 
-The figures and tables of the paper's evaluation, run again at the scale `{scale}`: ours beside
-what the paper claims. Written by `{command}`
-from run folders, not by hand.
+This page repeats the figures and tables of the paper's evaluation at the scale `{scale}` and
+compares them with the paper's claims. It is generated from run folders by
+`dynamite experiment results --scale {scale} --runs RUNS --out docs`.
 
-- **DYNAMITE** is the paper's rule (controller `dynamite`), **feedback** our default
+- **DYNAMITE** is the paper's rule (controller `dynamite`). **feedback** is our default
   (`dynamite-feedback`), which is not in the paper.
-- Tables have means ± one standard deviation over seeds; ± in a verdict is one standard error. A
-  difference counts only if it exceeds its standard error over seeds, contenders compared on the
-  same seed; with two seeds that means that both agree. A claim *holds* if all comparisons do that
-  were run, *does not hold* if one fails, and is *not at this scale* if none was measured; where all
-  were on a single seed, that is the verdict: *one seed shows no spread*.
-- *Likely why* is an explanation written with the experiment, not measured in these runs.
-- Seconds are those of simulated devices and cost is in the job's units: neither depends on the
+- Tables show means ± one standard deviation over seeds. In a verdict, ± is one standard error.
+- A difference counts only if it exceeds its standard error over seeds, where contenders are
+  compared on the same seed. With two seeds that means that both agree.
+- A claim *holds* if all comparisons that were run hold, and *does not hold* if one fails. It is
+  *not at this scale* if none was run. If all were run with a single seed, the verdict is
+  *one seed shows no spread*.
+- *Likely why* is an explanation that was written with the experiment and not measured in these
+  runs.
+- Seconds are those of the simulated devices, and cost is in the job's units. Neither depends on the
   machine that computes.
 
-| experiment | the paper's | its claims hold | do not hold | not judged | hold of feedback |
+| experiment | in the paper | claims that hold | that do not | not judged | that hold for feedback |
 |---|---|---|---|---|---|
 """
 
 
-def write_results(runs: Path, scale: str, out: Path) -> tuple[list[str], list[str]]:
-    """Write the page and its pictures; the names of what was run, and of what was not.
+def write_results(root: Path, scale: str, out: Path) -> tuple[list[str], list[str]]:
+    """Write the page and its pictures.
+
+    Returns:
+        The names of the experiments that are on the page, and of those that were not run.
 
     Raises:
-        JobError: Nothing was; what is there stays as it is.
+        JobError: No experiment was run. An existing page is not changed.
     """
-    require_drawing()
-    done, missing = [], []
-    for name in NAMES:
-        found = _assessed(name, scale, runs)
-        if found is None:
-            missing.append(name)
-        else:
-            done.append(found)
-    if not done:
+    require_matplotlib()
+    summaries = {name: summary for name in NAMES if (summary := _summary(name, scale, root))}
+    if not summaries:
         raise JobError(
-            f"{runs / scale} has no finished run: choose another --runs or --scale, "
-            f"or run `dynamite experiment {NAMES[0]} --scale {scale} --runs {runs}` first"
+            f"{root / scale} has no finished run: choose another --runs or --scale, "
+            f"or run `dynamite experiment {NAMES[0]} --scale {scale} --runs {root}` first"
         )
     (out / _PICTURES).mkdir(parents=True, exist_ok=True)
-    for each in done:
-        write_atomically(out / _PICTURES / f"{each.experiment.name}.svg", figure(each))
-    write_atomically(out / PAGE, _page(done, missing, scale))
-    return [each.experiment.name for each in done], missing
+    for name, summary in summaries.items():
+        write_atomically(out / _PICTURES / f"{name}.svg", figure_svg(summary))
+    missing = [name for name in NAMES if name not in summaries]
+    write_atomically(out / PAGE, _page(list(summaries.values()), missing, scale))
+    return list(summaries), missing
 
 
-def _assessed(name: str, scale: str, runs: Path) -> Assessment | None:
-    """An experiment by the seeds that its folder has; None if there is nothing to show."""
-    experiment = load_experiment(name)
-    seeds = 0
-    while Plays(experiment, scale, seeds + 1, runs).has_last_seed():
+def _summary(name: str, scale: str, root: Path) -> Summary | None:
+    """Return an experiment's summary with the seeds that it was run with; None if it was not."""
+    experiment, seeds = load_experiment(name), 0
+    while any(
+        run.is_finished and run.seed == seeds
+        for run in ExperimentRuns(experiment, scale, seeds + 1, root).all()
+    ):
         seeds += 1
-    if seeds == 0:
-        return None
-    found = assess(Plays(experiment, scale, seeds, runs))
-    return found if found.rows else None
+    summary = summarize(ExperimentRuns(experiment, scale, seeds, root))
+    return summary if summary.charts else None
 
 
-def _page(done: list[Assessment], missing: list[str], scale: str) -> str:
-    command = f"dynamite experiment results --scale {scale} --runs RUNS --out docs"
-    text = _HEAD.format(scale=scale, command=command)
-    for each in done:
-        name = each.experiment.name
-        cells = " | ".join([*_counts(each.judged), _ours(each.judged)])
-        text += f"| [{name}](#{_anchor(each)}) | `{each.experiment.shows}` | {cells} |\n"
+def _page(summaries: list[Summary], missing: list[str], scale: str) -> str:
+    text = _HEAD.format(scale=scale)
+    for summary in summaries:
+        link = f"[{summary.experiment.name}](#{_anchor(heading(summary))})"
+        text += f"| {link} | `{summary.experiment.shows}` | {' | '.join(_counts(summary))} |\n"
     for name in missing:
         text += f"| {name} | `{load_experiment(name).shows}` | not run | | | |\n"
-    for each in done:
-        picture = f"{_PICTURES}/{each.experiment.name}.svg"
-        text += "\n" + section(each, picture, level=2)
+    for summary in summaries:
+        text += "\n" + section(summary, f"{_PICTURES}/{summary.experiment.name}.svg", level=2)
     return text
 
 
-def _counts(judged: Sequence[Judged]) -> list[str]:
-    """How many of the paper's own claims came to what."""
-    words = [each.verdict for each in judged if not each.also]
-    holds, fails = words.count("holds"), words.count("does not hold")
-    return [str(count or "") for count in (holds, fails, len(words) - holds - fails)]
+def _counts(summary: Summary) -> list[str]:
+    """Return how many claims hold, do not hold and are not judged, and how many hold for ours."""
+    paper = [verdict.verdict for verdict in summary.verdicts if not verdict.also_of]
+    ours = [verdict.verdict for verdict in summary.verdicts if verdict.also_of]
+    holds, fails = paper.count("holds"), paper.count("does not hold")
+    counts = [str(count or "") for count in (holds, fails, len(paper) - holds - fails)]
+    return [*counts, f"{ours.count('holds')} of {len(ours)}" if ours else ""]
 
 
-def _ours(judged: Sequence[Judged]) -> str:
-    """How many of those that are asked of another hold of it."""
-    words = [each.verdict for each in judged if each.also]
-    return f"{words.count('holds')} of {len(words)}" if words else ""
-
-
-def _anchor(assessment: Assessment) -> str:
-    """The heading as GitHub links to it."""
-    heading = f"{assessment.experiment.name}: {assessment.experiment.title}".lower()
-    return "".join(c for c in heading.replace(" ", "-") if c.isalnum() or c in "-_")
+def _anchor(text: str) -> str:
+    """Return the anchor that GitHub gives to a heading."""
+    return "".join(c for c in text.lower().replace(" ", "-") if c.isalnum() or c in "-_")

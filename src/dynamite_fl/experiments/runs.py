@@ -1,156 +1,144 @@
-"""The runs of an experiment: where they are, which are finished, and what they came to."""
+"""The runs of an experiment: where they are, how to run them, and what they came to."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynamite_fl.compare import Run, refuse_other_jobs, result_of
-from dynamite_fl.experiments import origin, theorem
-from dynamite_fl.experiments.experiment import Experiment
-from dynamite_fl.experiments.found import Found
+from dynamite_fl.compare.contenders import Run, refuse_other_jobs, result_of
+from dynamite_fl.compare.parallel import Watcher, run_all
+from dynamite_fl.experiments.experiment import Experiment, TheoremQuestion
 from dynamite_fl.experiments.measures import burst_round
-from dynamite_fl.experiments.origin import Origin
-from dynamite_fl.report.history import History
+from dynamite_fl.experiments.origin import current_origin, read_origins, record_origin
+from dynamite_fl.experiments.outcome import Outcome, Plan
+from dynamite_fl.experiments.theorem import load_plan, propose, save_plan
+from dynamite_fl.job.build import build_training
+from dynamite_fl.job.training import TrainingJob
+from dynamite_fl.training.history import History
 
 
 @dataclass(frozen=True)
-class Part:
-    """A run, and which panel it belongs to."""
-
-    panel: str
-    run: Run
-
-
-@dataclass(frozen=True)
-class Plays:
-    """An experiment at a scale, with so many seeds, in a folder.
+class ExperimentRuns:
+    """The runs of an experiment at one scale.
 
     Attributes:
-        experiment: Which.
+        experiment: The experiment.
         scale: One of ``SCALES``.
-        seeds: How many, from 0 on.
-        runs: The folder of all experiments.
+        seeds: The number of seeds, from 0 on.
+        root: The folder of all experiments.
     """
 
     experiment: Experiment
     scale: str
     seeds: int
-    runs: Path
+    root: Path
 
     @property
     def folder(self) -> Path:
-        """Where figure, data and verdict go."""
-        return self.runs / self.scale / self.experiment.name
+        """The folder of the figure, the data and the verdict."""
+        return self.root / self.scale / self.experiment.name
 
     @property
-    def pool(self) -> Path:
-        """Where its run folders are, which experiments that are alike share."""
-        return self.runs / self.scale / self.experiment.pool
+    def run_folders(self) -> Path:
+        """The parent of its run folders, which experiments that are alike share."""
+        return self.root / self.scale / self.experiment.runs_from
 
-    def parts(self) -> list[Part]:
-        """Its runs, panel by panel.
+    def by_panel(self) -> dict[str, list[Run]]:
+        """Return the runs of each panel.
 
         Raises:
-            JobError: A folder holds a run of another job.
+            RunFolderError: A folder holds a run of another job.
         """
-        found = [
-            Part(panel, self._run(panel, contender, seed))
+        runs = {
+            panel: [
+                self._run(panel, contender, seed)
+                for seed in range(self.seeds)
+                for contender in self.experiment.contenders
+            ]
             for panel in self.experiment.panels_at(self.scale)
-            for seed in range(self.seeds)
-            for contender in self.experiment.contenders
-        ]
-        refuse_other_jobs([part.run for part in found], "--runs")
-        return found
+        }
+        refuse_other_jobs([run for of_panel in runs.values() for run in of_panel])
+        return runs
 
-    def has_last_seed(self) -> bool:
-        """Whether a run of its last seed is finished."""
-        last = [part.run for part in self.parts() if part.run.seed == self.seeds - 1]
-        return any(run.is_finished for run in last)
+    def all(self) -> list[Run]:
+        """Return all runs, panel by panel."""
+        return [run for runs in self.by_panel().values() for run in runs]
+
+    def waiting(self) -> list[Run]:
+        """Return the runs that are not finished."""
+        return [run for run in self.all() if not run.is_finished]
 
     def _run(self, panel: str, contender: str, seed: int) -> Run:
         job = self.experiment.job_of(self.scale, panel, contender, seed)
-        return Run(contender, seed, self.pool / f"{panel}-{contender}-{seed}", job)
+        return Run(contender, seed, self.run_folders / f"{panel}-{contender}-{seed}", job)
 
     def plan_file(self, panel: str, seed: int) -> Path:
-        """Where Theorem 2's answer for a panel is kept."""
-        return self.pool / f"theorem-{panel}-{seed}.json"
+        """Return the file that keeps the plan that Theorem 2 proposes for a panel."""
+        return self.run_folders / f"theorem-{panel}-{seed}.json"
 
-    def questions(self) -> Iterator[tuple[str, int, theorem.Question]]:
-        """What Theorem 2 is asked, by panel and seed."""
-        wanted = self.experiment.theorem.get(self.scale)
-        if wanted is None:
+    def theorem_questions(self) -> Iterator[tuple[str, int, TrainingJob, TheoremQuestion]]:
+        """Yield what Theorem 2 is asked: a panel, a seed, their job and the question."""
+        question = self.experiment.theorem.get(self.scale)
+        if question is None:
             return
         contender = next(iter(self.experiment.contenders))
         for panel in self.experiment.panels_at(self.scale):
             for seed in range(self.seeds):
                 job = self.experiment.job_of(self.scale, panel, contender, seed)
-                yield panel, seed, theorem.Question(job, wanted)
-
-    def ask_theorem(self, data_dir: Path | None) -> None:
-        """Have Theorem 2 answer what it has not."""
-        for panel, seed, question in self.questions():
-            file = self.plan_file(panel, seed)
-            if not theorem.is_answered(file, question):
-                theorem.save(file, question, theorem.asked(question, data_dir))
+                yield panel, seed, job, question
 
 
-@dataclass(frozen=True)
-class Gathered:
-    """What is there of an experiment.
+def run_missing(
+    runs: ExperimentRuns, data_dir: Path | None, jobs: int, watcher: Watcher
+) -> dict[str, str]:
+    """Run all that is not finished.
 
-    Attributes:
-        found: What claims are judged by.
-        finished: How many runs are.
-        wanted: How many there would be.
-        seeds: Those that some finished run has.
-        origins: By which states of the program they were played.
-        failures: Why runs say nothing, by name.
+    Returns:
+        The reasons why runs failed, by the names of their folders.
+
+    Raises:
+        JobError: A job cannot be used, for example because its data is missing.
+        KeyboardInterrupt: All processes have ended, and their work is kept.
     """
+    waiting = runs.waiting()
+    if waiting:
+        build_training(waiting[0].job, data_dir)  # shows what is wrong before anything is written
+    origin = current_origin()
+    for run in waiting:
+        record_origin(run.path, origin)
+    ask_theorem(runs, data_dir)
+    return run_all(waiting, data_dir, jobs, watcher)
 
-    found: Found
-    finished: int
-    wanted: int
-    seeds: Sequence[int]
-    origins: Sequence[Origin]
-    failures: dict[str, str]
+
+def ask_theorem(runs: ExperimentRuns, data_dir: Path | None) -> None:
+    """Compute and save the plans of Theorem 2 that are not saved yet."""
+    for panel, seed, job, question in runs.theorem_questions():
+        file = runs.plan_file(panel, seed)
+        if load_plan(file, job, question) is None:
+            save_plan(file, job, question, propose(job, question, data_dir))
 
 
-def gather(plays: Plays) -> Gathered:
-    """Read all runs that are finished; nothing is played."""
+def read_outcome(runs: ExperimentRuns) -> Outcome:
+    """Read all runs that are finished, and run nothing."""
     histories: dict[str, dict[str, dict[int, History]]] = {}
     bursts: dict[str, int] = {}
     failures: dict[str, str] = {}
-    parts = plays.parts()
-    finished = [part for part in parts if part.run.is_finished]
-    for part in finished:
-        run = part.run
+    plans: dict[str, dict[int, Plan]] = {}
+    by_panel = runs.by_panel()
+    finished = [(p, run) for p, of_panel in by_panel.items() for run in of_panel if run.is_finished]
+    for panel, run in finished:
         result = result_of(run)
         if isinstance(result, str):
             failures[run.name] = result
             continue
-        of_panel = histories.setdefault(part.panel, {})
-        of_panel.setdefault(run.contender, {})[run.seed] = result.history
+        by_contender = histories.setdefault(panel, {})
+        by_contender.setdefault(run.contender, {})[run.seed] = result.history
         burst = burst_round(run.job.tables)
         if burst is not None:
-            bursts[part.panel] = burst
-    return Gathered(
-        found=Found(histories, bursts, _plans(plays)),
-        finished=len(finished) - len(failures),
-        wanted=len(parts),
-        seeds=sorted({part.run.seed for part in finished}),
-        origins=_origins(part.run for part in finished),
-        failures=failures,
-    )
-
-
-def _plans(plays: Plays) -> dict[str, dict[int, theorem.Plan]]:
-    found: dict[str, dict[int, theorem.Plan]] = {}
-    for panel, seed, question in plays.questions():
-        if plan := theorem.load(plays.plan_file(panel, seed), question):
-            found.setdefault(panel, {})[seed] = plan
-    return found
-
-
-def _origins(runs: Iterable[Run]) -> list[Origin]:
-    found = {each for run in runs for each in origin.read(run.path)}
-    return sorted(found, key=lambda each: (each.date, each.version, each.commit))
+            bursts[panel] = burst
+    for panel, seed, job, question in runs.theorem_questions():
+        plan = load_plan(runs.plan_file(panel, seed), job, question)
+        if plan is not None:
+            plans.setdefault(panel, {})[seed] = plan
+    origins = {origin for _, run in finished for origin in read_origins(run.path)}
+    count = sum(map(len, by_panel.values()))
+    return Outcome(histories, bursts, plans, failures, count, sorted(origins))

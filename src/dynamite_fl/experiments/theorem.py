@@ -1,96 +1,67 @@
-"""What Theorem 2 says of a job: local steps and batch size for each number of rounds."""
+"""The plans that Theorem 2 proposes for a job, one for each number of rounds."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from dynamite_fl.engine.pilot import pilot
-from dynamite_fl.engine.simulated import SimulatedEngine
-from dynamite_fl.experiments.experiment import Theorem
-from dynamite_fl.files import write_atomically
-from dynamite_fl.plan.uniform import uniform_plan
+from dynamite_fl._atomic import write_atomically
+from dynamite_fl.experiments.experiment import TheoremQuestion
+from dynamite_fl.experiments.outcome import Plan
+from dynamite_fl.job.build import build_training
+from dynamite_fl.job.training import TrainingJob
+from dynamite_fl.plan.closed_forms import uniform_plan
 from dynamite_fl.records import Fleet, Limits
-from dynamite_fl.run_config import TrainingJob, make_training
-
-Plan = Mapping[int, tuple[int, int]]
+from dynamite_fl.training.pilot import pilot
 
 
-@dataclass(frozen=True)
-class Question:
-    """What Theorem 2 is asked.
+def propose(job: TrainingJob, question: TheoremQuestion, data_dir: Path | None) -> Plan:
+    """Return local steps and batch size by rounds, with the loss's constants from a pilot run.
 
-    Attributes:
-        job: Of which job.
-        theorem: For which rounds and samples.
+    The budget pays for ``question.samples`` of each client in each round, and no other limit
+    binds.
     """
-
-    job: TrainingJob
-    theorem: Theorem
-
-    def to_json(self) -> dict[str, Any]:
-        """All that the answer depends on, as it comes back from a file."""
-        asks = {"job": self.job.tables, "theorem": asdict(self.theorem)}
-        found: dict[str, Any] = json.loads(json.dumps(asks))
-        return found
-
-
-def asked(question: Question, data_dir: Path | None) -> Plan:
-    """Local steps and batch size by rounds, with the loss's constants from a pilot run.
-
-    The limits are those that pay for ``theorem.samples`` of each client in each round, and
-    nothing else binds.
-    """
-    job, theorem = question.job, question.theorem
-    training = make_training(job, data_dir)
+    training = build_training(job, data_dir)
     engine, rate = training.engine, float(job.tables["training"]["learning_rate"])
-    if not isinstance(engine, SimulatedEngine):
-        raise TypeError("a pilot run is for simulated devices")
-    known = pilot(engine, training.limits, rate, theorem.pilot_rounds)
-    fleet = replace(training.fleet, gradient_variance=known["gradient_variance"])
-    found = {}
-    for rounds in theorem.rounds:
-        limits = _paying_for(theorem.samples, fleet, training.limits, rounds)
-        plan = uniform_plan(fleet, limits, known["geometry"])
-        found[rounds] = (plan.local_steps, int(plan.batch_sizes[0]))
-    return found
+    measured = pilot(engine, training.limits, rate, question.pilot_rounds)
+    fleet = replace(training.fleet, gradient_variance=measured["gradient_variance"])
+    plan = {}
+    for rounds in question.rounds:
+        limits = _limits(question.samples, fleet, training.limits, rounds)
+        uniform = uniform_plan(fleet, limits, measured["geometry"])
+        plan[rounds] = (uniform.local_steps, int(uniform.batch_sizes[0]))
+    return plan
 
 
-def _paying_for(samples: int, fleet: Fleet, limits: Limits, rounds: int) -> Limits:
-    a_round = limits.cost_per_sample * samples * len(fleet) + limits.cost_per_round
-    budget = rounds * a_round * (1 + 1e-9)  # so that rounding does not take a sample
+def _limits(samples: int, fleet: Fleet, limits: Limits, rounds: int) -> Limits:
+    """Return limits that pay for so many samples of each client in each round."""
+    round_cost = limits.cost_per_sample * samples * len(fleet) + limits.cost_per_round
     return replace(
         limits,
         rounds=rounds,
         deadline=float("inf"),
-        budget=budget,
+        budget=rounds * round_cost * (1 + 1e-9),  # so that rounding does not take a sample
         max_local_steps=min(limits.max_local_steps, samples),
     )
 
 
-def save(path: Path, question: Question, plan: Plan) -> None:
-    """Write the answer beside the run folders, with what was asked."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps({"question": question.to_json(), "plan": plan}) + "\n")
+def save_plan(file: Path, job: TrainingJob, question: TheoremQuestion, plan: Plan) -> None:
+    """Write a plan together with all that it depends on."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"question": _question(job, question), "plan": plan})
+    write_atomically(file, text + "\n")
 
 
-def is_answered(path: Path, question: Question) -> bool:
-    """Whether the file answers this very question."""
-    return path.is_file() and _read(path).get("question") == question.to_json()
+def load_plan(file: Path, job: TrainingJob, question: TheoremQuestion) -> Plan | None:
+    """Return a saved plan; None if there is none, or if it answers another question."""
+    if not file.is_file():
+        return None
+    saved = json.loads(file.read_text(encoding="utf-8"))
+    if saved.get("question") != _question(job, question):
+        return None
+    return {int(rounds): (steps, size) for rounds, (steps, size) in saved["plan"].items()}
 
 
-def load(path: Path, question: Question) -> Plan:
-    """What ``save`` wrote; nothing if there is no such file, or it answers another question."""
-    if not path.is_file():
-        return {}
-    read, asks = _read(path), question.to_json()
-    if read.get("question", asks) != asks:
-        return {}
-    plan = read.get("plan", read)  # alone, in files from before questions were kept
-    return {int(rounds): (steps, size) for rounds, (steps, size) in plan.items()}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return read
+def _question(job: TrainingJob, question: TheoremQuestion) -> Any:
+    """Return all that a plan depends on, as it comes back from a file."""
+    return json.loads(json.dumps({"job": job.tables, "theorem": asdict(question)}))

@@ -1,1 +1,1 @@
-"""What is optimal? From a fleet and limits to local steps and batch sizes. NumPy only."""
+"""Optimal plans: the best local steps and batch sizes for a fleet and its limits."""

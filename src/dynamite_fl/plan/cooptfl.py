@@ -1,11 +1,13 @@
-"""Algorithm 1, CoOptFL: local steps and every client's own batch size, exactly."""
+"""Algorithm 1, CoOptFL: the exact optimum of local steps and of every client's batch size."""
 
-from dynamite_fl.plan.bound import Objective, cumulative_bound, evaluate
-from dynamite_fl.plan.infeasible import require_feasible
-from dynamite_fl.plan.predict import predict
-from dynamite_fl.plan.problem import cases
-from dynamite_fl.plan.search import Search
-from dynamite_fl.plan.sizing import batch_sizes, least_noise
+from functools import partial
+
+from dynamite_fl.plan._predict import predict
+from dynamite_fl.plan._problem import cases
+from dynamite_fl.plan._search import Search
+from dynamite_fl.plan._sizing import batch_sizes, least_noise
+from dynamite_fl.plan.bounds import Bound, Objective, cumulative_bound, evaluate
+from dynamite_fl.plan.feasibility import require_feasible
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, LossGeometry, Plan
 
 
@@ -13,24 +15,20 @@ def cooptimize(
     fleet: Fleet,
     limits: Limits,
     geometry: LossGeometry,
-    objective: Objective = cumulative_bound,
+    objective: Bound = cumulative_bound,
 ) -> Plan:
-    """The plan of least objective that keeps the limits.
-
-    For given rounds and local steps, batch sizes are those of least gradient noise
-    (``allocate.py``); all local steps compete (``search.py``). Of equal plans it is the one
-    with the fewest rounds, then steps.
+    """Return the plan of least error bound that keeps the limits.
 
     Args:
-        fleet: The devices.
-        limits: Deadline, budget and prices. ``rounds=None`` has the rounds chosen too.
-        geometry: How the loss behaves.
-        objective: What to minimise, Theorem 1 unless another is given. It takes arrays, must
-            not fall when noise rises, and, where rounds are chosen, must in the rounds (at given
-            noise and local steps) only fall, only rise, or fall and then rise.
+        fleet: The clients.
+        limits: Deadline, budget and prices. With ``rounds=None``, the rounds are chosen too.
+        geometry: The constants of the loss.
+        objective: The bound to minimise. Default: Theorem 1. It takes arrays. It must not fall
+            when noise rises. If rounds are chosen, it must fall, rise, or fall and then rise in
+            the rounds, at given noise and local steps.
 
     Raises:
-        Infeasible: Not even one local step on one sample a client keeps the limits.
+        Infeasible: Even one local step on one sample per client exceeds the limits.
 
     Example:
         >>> fleet = Fleet(
@@ -54,13 +52,31 @@ def cooptimize(
         >>> plan.local_steps, plan.batch_sizes.tolist(), plan.binding
         (10, [2, 18], ('budget', 'deadline'))
     """
+    return best_plan(fleet, limits, partial(objective, geometry))
+
+
+def best_plan(fleet: Fleet, limits: Limits, objective: Objective) -> Plan:
+    """Return the plan of least objective that keeps the limits.
+
+    For given rounds and local steps, the batch sizes are those of least gradient noise
+    (``_allocate.py``). All local steps are compared (``_search.py``). Among equal plans, the one
+    with the fewest rounds and then the fewest local steps is returned.
+
+    Args:
+        fleet: The clients.
+        limits: Deadline, budget and prices. With ``rounds=None``, the rounds are chosen too.
+        objective: The function of rounds, local steps and gradient noise to minimise. The
+            conditions of ``cooptimize`` apply.
+
+    Raises:
+        Infeasible: Even one local step on one sample per client exceeds the limits.
+    """
     require_feasible(fleet, limits)
-    rounds, local_steps = Search(fleet, limits, geometry, objective).best()
+    rounds, local_steps = Search(fleet, limits, objective).best()
     case = cases(rounds, local_steps, limits.deadline, limits.budget)
     return predict(
         fleet,
         limits,
-        geometry,
         objective,
         rounds=rounds,
         local_steps=local_steps,
@@ -72,11 +88,11 @@ def bound_by_steps(
     fleet: Fleet,
     limits: Limits,
     geometry: LossGeometry,
-    objective: Objective = cumulative_bound,
+    objective: Bound = cumulative_bound,
     *,
     rounds: int,
     local_steps: IntArray,
 ) -> FloatArray:
-    """The least objective for each of these local steps, infinite where they do not fit."""
+    """Return the least bound for each number of local steps. It is infinite if they do not fit."""
     noise = least_noise(fleet, limits, cases(rounds, local_steps, limits.deadline, limits.budget))
-    return evaluate(objective, geometry, rounds, local_steps, noise)
+    return evaluate(partial(objective, geometry), rounds, local_steps, noise)

@@ -1,14 +1,16 @@
-"""The trade-off between time, money and error: the best plan over a grid of limits."""
+"""The trade-off between time, money and error: the best plan for every pair of limits."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamite_fl.plan.bound import Objective, cumulative_bound
-from dynamite_fl.plan.cooptfl import cooptimize
-from dynamite_fl.plan.infeasible import Infeasible
-from dynamite_fl.plan.search import Search
+from dynamite_fl.errors import InvalidInput
+from dynamite_fl.plan._search import Search
+from dynamite_fl.plan.bounds import Bound, cumulative_bound
+from dynamite_fl.plan.cooptfl import best_plan
+from dynamite_fl.plan.feasibility import Infeasible
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, LossGeometry, Plan
 
 
@@ -17,11 +19,11 @@ class Tradeoff:
     """The best plans for d deadlines and b budgets, in tables of shape (d, b).
 
     Attributes:
-        deadlines: The rows' deadlines, (d,).
-        budgets: The columns' budgets, (b,).
-        rounds: The best plan's rounds, 0 where no plan keeps the limits.
-        local_steps: The best plan's local steps, 0 where no plan keeps the limits.
-        bound: The best plan's objective, infinite where no plan keeps the limits.
+        deadlines: The deadlines of the rows, shape (d,).
+        budgets: The budgets of the columns, shape (b,).
+        rounds: The rounds of the best plan. 0 if no plan keeps the limits.
+        local_steps: The local steps of the best plan. 0 if no plan keeps the limits.
+        bound: The bound of the best plan. Infinite if no plan keeps the limits.
     """
 
     deadlines: FloatArray
@@ -32,7 +34,7 @@ class Tradeoff:
     _search: Search
 
     def plan(self, row: int, column: int) -> Plan:
-        """The best plan of one cell, with its batch sizes.
+        """Return the best plan of one cell, with its batch sizes.
 
         Raises:
             Infeasible: No plan keeps these limits.
@@ -42,27 +44,27 @@ class Tradeoff:
             deadline=float(self.deadlines[row]),
             budget=float(self.budgets[column]),
         )
-        return cooptimize(self._search.fleet, limits, self._search.geometry, self._search.objective)
+        return best_plan(self._search.fleet, limits, self._search.objective)
 
 
 def tradeoff(
     fleet: Fleet,
     limits: Limits,
     geometry: LossGeometry,
-    objective: Objective = cumulative_bound,
+    objective: Bound = cumulative_bound,
     *,
     deadlines: ArrayLike,
     budgets: ArrayLike,
 ) -> Tradeoff:
-    """What every pair of a deadline and a budget buys.
+    """Find the best plan for every pair of a deadline and a budget.
 
     Args:
-        fleet: The devices.
-        limits: Prices and rounds; its own deadline and budget are not used.
-        geometry: How the loss behaves.
-        objective: What to minimise, Theorem 1 unless another is given.
-        deadlines: The rows.
-        budgets: The columns.
+        fleet: The clients.
+        limits: Prices and rounds. Its deadline and its budget are not used.
+        geometry: The constants of the loss.
+        objective: The bound to minimise. Default: Theorem 1.
+        deadlines: The deadlines of the rows, in seconds.
+        budgets: The budgets of the columns, in cost units.
 
     Example:
         >>> fleet = Fleet(
@@ -92,7 +94,7 @@ def tradeoff(
     """
     rows = _grid("deadlines", deadlines)
     columns = _grid("budgets", budgets)
-    search = Search(fleet, limits, geometry, objective)
+    search = Search(fleet, limits, partial(objective, geometry))
     shape = (rows.size, columns.size)
     if limits.rounds is None:
         rounds, steps, bound = _cell_by_cell(search, rows, columns)
@@ -113,17 +115,17 @@ def tradeoff(
 def _cell_by_cell(
     search: Search, rows: FloatArray, columns: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Rounds, local steps and bounds where the rounds are open: every cell has its own."""
-    found = []
+    """Return rounds, local steps and bounds where the planner chooses the rounds of each cell."""
+    cells = []
     for deadline in rows:
         for budget in columns:
             limits = replace(search.limits, deadline=float(deadline), budget=float(budget))
             try:
-                plan = cooptimize(search.fleet, limits, search.geometry, search.objective)
-                found.append((plan.rounds, plan.local_steps, plan.bound))
+                plan = best_plan(search.fleet, limits, search.objective)
+                cells.append((plan.rounds, plan.local_steps, plan.bound))
             except Infeasible:
-                found.append((0, 0, np.inf))
-    rounds, steps, bound = zip(*found, strict=True)
+                cells.append((0, 0, np.inf))
+    rounds, steps, bound = zip(*cells, strict=True)
     return np.array(rounds), np.array(steps), np.array(bound)
 
 
@@ -131,7 +133,7 @@ def _grid(name: str, values: ArrayLike) -> FloatArray:
     try:
         grid = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a list of numbers above 0") from None
+        raise InvalidInput(f"{name} must be a list of numbers above 0") from None
     if grid.ndim != 1 or grid.size == 0 or not (grid > 0).all():
-        raise ValueError(f"{name} must be a list of numbers above 0, at least one")
+        raise InvalidInput(f"{name} must be a list of numbers above 0, at least one")
     return grid

@@ -1,7 +1,7 @@
 """Charts as data: traces and a layout for plotly.js, which draws them in the reader's browser.
 
-A colour that begins with ``--`` is a variable of ``style.css``, so that charts follow the page into
-dark mode and onto paper; ``--s1/0.2`` is one that can be seen through.
+A colour that begins with ``--`` is a variable of ``style.css``, so that charts change with the page
+in dark mode and in print; ``--s1/0.2`` is the colour ``--s1`` with an opacity of 0.2.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,24 +12,24 @@ from typing import Any
 Numbers = Sequence[float | None]
 Trace = dict[str, Any]
 
-COLORS = 8  # that style.css has, --s1 to --s8
+COLORS = 8  # style.css has --s1 to --s8
 _DASHES = ("solid", "dash", "dot", "dashdot")
-_MOST_POINTS = 1000  # of a line; more than a screen can show
+_MOST_POINTS = 1000  # of a line; a screen cannot show more
 
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """One picture of a report.
+    """A chart of a report.
 
     Attributes:
-        title: Above it.
-        traces: What plotly draws.
-        x: What is along the bottom.
-        layout: Plotly's, beyond what all charts share.
-        note: What to know to read it, below it.
-        legend: Names with their colours, where there is more than one line.
-        height: In pixels.
-        wide: Whether it takes the whole width.
+        title: Heading above the chart.
+        traces: Plotly's traces.
+        x: Title of the horizontal axis.
+        layout: Plotly's layout, as far as it differs from that of other charts.
+        note: Explanation below the chart.
+        legend: Names and colours, if the chart has several lines.
+        height: Height in pixels.
+        wide: Whether the chart takes the whole width of the page.
     """
 
     title: str
@@ -43,18 +43,18 @@ class Chart:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to draw, as where no model was judged yet."""
+        """Whether there is nothing to draw, for example before the first evaluation."""
         return not any(len(trace["x"]) for trace in self.traces)
 
     def to_json(self) -> dict[str, Any]:
-        """What the page's script takes."""
+        """Return the chart as the page's script expects it."""
         axis = {"title": {"text": self.x}, **self.layout.get("xaxis", {})}
         layout = {**self.layout, "xaxis": axis, "height": self.height}
         return {"data": list(self.traces), "layout": layout}
 
 
 def label(text: str, most: int = 28) -> str:
-    """A name from a file as plotly shows it, which would take ``<b>`` in it for markup.
+    """Return a name, shortened and escaped, because plotly interprets markup such as ``<b>``.
 
     Example:
         >>> label("<b>camera</b>"), label("a name that is long", most=8)
@@ -64,7 +64,7 @@ def label(text: str, most: int = 28) -> str:
 
 
 def color(place: int) -> str:
-    """The colour of the so-and-so-many-th series.
+    """Return the colour of the series at a place, from 0.
 
     Example:
         >>> color(0), color(8)
@@ -74,7 +74,7 @@ def color(place: int) -> str:
 
 
 def line(x: Numbers, y: Numbers, name: str, place: int = 0, **more: Any) -> Trace:
-    """A line through what is known."""
+    """Return a line through the points whose coordinates are both known."""
     points = [(a, b) for a, b in zip(x, y, strict=True) if a is not None and b is not None]
     kept = thinned(points)
     dash = _DASHES[place // COLORS % len(_DASHES)]
@@ -90,7 +90,7 @@ def line(x: Numbers, y: Numbers, name: str, place: int = 0, **more: Any) -> Trac
 
 
 def band(x: Numbers, least: Numbers, most: Numbers, place: int = 0) -> list[Trace]:
-    """An area between two lines, without a word in the legend or under the pointer."""
+    """Return an area between two lines, without legend entries and hover texts."""
     edge = {"width": 0, "color": color(place)}
     silent = {"hoverinfo": "skip", "mode": "lines"}
     low = line(x, least, "", place) | silent | {"line": edge}
@@ -99,7 +99,7 @@ def band(x: Numbers, least: Numbers, most: Numbers, place: int = 0) -> list[Trac
 
 
 def thinned(points: Sequence[Any], most: int = _MOST_POINTS) -> list[Any]:
-    """At most so many of the points, evenly taken, the first and the last among them.
+    """Return at most so many of the points, evenly spaced, with the first and the last.
 
     Example:
         >>> thinned(range(7), most=4)

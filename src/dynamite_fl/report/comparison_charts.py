@@ -1,4 +1,4 @@
-"""The charts of several trainings side by side."""
+"""The charts of several trainings side by side: curves over seeds, targets and hindsight."""
 
 import statistics
 from bisect import bisect_right
@@ -6,73 +6,75 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dynamite_fl._format import number, percent
+from dynamite_fl.compare.hindsight import Hindsight
+from dynamite_fl.compare.summary import ContenderSummary, Target
 from dynamite_fl.report.chart import PERCENT, Chart, band, color, label, line
+from dynamite_fl.report.contents import ReportedComparison, ReportedRun
 from dynamite_fl.report.run_charts import AXES, TICKS
-from dynamite_fl.report.shown import ShownComparison, ShownHindsight, ShownRun
-from dynamite_fl.report.summary import Row, Target
 
-_POINTS = 150  # of a curve over seeds
+_CURVE_POINTS = 150
 
-Groups = Mapping[str, Sequence[ShownRun]]
+Groups = Mapping[str, Sequence[ReportedRun]]
 
 
-def groups_of(comparison: ShownComparison) -> dict[str, list[ShownRun]]:
-    """Runs by contender, in the order of the rows; those of hindsight are not among them."""
+def groups_of(comparison: ReportedComparison) -> dict[str, list[ReportedRun]]:
+    """Return runs by contender, the most accurate first, without those for hindsight."""
     fixed = set() if comparison.hindsight is None else _fixed(comparison)
-    names = [row.contender for row in comparison.rows]
+    names = [contender.contender for contender in comparison.contenders]
     names += [run.title for run in comparison.runs if run.title not in fixed]
     return {
-        name: [run for run in comparison.runs if run.title == name and run.history.lines]
+        name: [run for run in comparison.runs if run.title == name and run.history]
         for name in dict.fromkeys(names)
     }
 
 
-def _fixed(comparison: ShownComparison) -> set[str]:
-    shown = {row.contender for row in comparison.rows}
+def _fixed(comparison: ReportedComparison) -> set[str]:
+    shown = {contender.contender for contender in comparison.contenders}
     return {run.title for run in comparison.runs if run.controller == "fixed"} - shown
 
 
-def curves(groups: Groups, key: str, title: str, layout: Mapping[str, Any]) -> list[Chart]:
-    """A value against rounds, seconds and cost: means over seeds, and from least to most."""
+def curves(groups: Groups, field: str, title: str, layout: Mapping[str, Any]) -> list[Chart]:
+    """Return charts of a field by round, seconds and cost, with bands over seeds."""
     charts = []
-    for axis, words in AXES.items():
+    for axis in AXES:
         traces = []
         for place, (name, runs) in enumerate(groups.items()):
-            traces += _curve(runs, axis, key, name, place)
-        charts.append(Chart(f"{title} by {words}", traces, words, layout))
+            traces += _curve(runs, axis, field, name, place)
+        charts.append(Chart(f"{title} by {axis}", traces, axis, layout))
     return charts
 
 
 def _curve(
-    runs: Sequence[ShownRun], axis: str, key: str, name: str, place: int
+    runs: Sequence[ReportedRun], axis: str, field: str, name: str, place: int
 ) -> list[dict[str, Any]]:
-    """A line over several seeds as far as all of them go, in a band if they differ."""
-    columns = [_points(run, axis, key) for run in runs]
-    columns = [each for each in columns if each]
-    if not columns:
+    """Return the mean over seeds as far as all of them go, with a band from least to most."""
+    seeds = [points for run in runs if (points := _points(run, axis, field))]
+    if not seeds:
         return []
-    if len(columns) == 1:
-        return [line([x for x, _ in columns[0]], [y for _, y in columns[0]], name, place)]
-    first, last = max(each[0][0] for each in columns), min(each[-1][0] for each in columns)
-    grid = [first + (last - first) * k / (_POINTS - 1) for k in range(_POINTS)]
-    values = [[_at(each, x) for each in columns] for x in grid]
-    mean = line(grid, [statistics.fmean(each) for each in values], name, place)
+    if len(seeds) == 1:
+        return [line([x for x, _ in seeds[0]], [y for _, y in seeds[0]], name, place)]
+    first, last = max(points[0][0] for points in seeds), min(points[-1][0] for points in seeds)
+    grid = [first + (last - first) * k / (_CURVE_POINTS - 1) for k in range(_CURVE_POINTS)]
+    columns = [[_interpolate(points, x) for points in seeds] for x in grid]
+    mean = line(grid, [statistics.fmean(column) for column in columns], name, place)
+    least, most = [min(column) for column in columns], [max(column) for column in columns]
+    return [*band(grid, least, most, place), mean]
+
+
+def _points(run: ReportedRun, axis: str, field: str) -> list[tuple[float, float]]:
     return [
-        *band(grid, [min(each) for each in values], [max(each) for each in values], place),
-        mean,
+        (getattr(record, axis), getattr(record, field))
+        for record in run.history
+        if getattr(record, field) is not None
     ]
 
 
-def _points(run: ShownRun, axis: str, key: str) -> list[tuple[float, float]]:
-    lines = run.history.lines
-    return [(each[axis], each[key]) for each in lines if each.get(key) is not None]
-
-
-def _at(points: Sequence[tuple[float, float]], x: float) -> float:
-    """The value at a place, straight between its neighbours.
+def _interpolate(points: Sequence[tuple[float, float]], x: float) -> float:
+    """Interpolate linearly between points; beyond them, the value of the nearest holds.
 
     Example:
-        >>> _at([(0, 1.0), (2, 3.0)], 1), _at([(0, 1.0), (2, 3.0)], 5)
+        >>> _interpolate([(0, 1.0), (2, 3.0)], 1), _interpolate([(0, 1.0), (2, 3.0)], 5)
         (2.0, 3.0)
     """
     after = bisect_right(points, x, key=lambda point: point[0])
@@ -85,17 +87,17 @@ def _at(points: Sequence[tuple[float, float]], x: float) -> float:
 
 
 def end_charts(
-    rows: Sequence[Row], target: Target, hindsight: ShownHindsight | None
+    rows: Sequence[ContenderSummary], target: Target, hindsight: Hindsight | None
 ) -> list[Chart]:
-    """Accuracy at the end, and what it took to reach the target."""
+    """Return charts of the accuracy at the end, and of seconds and cost to the target."""
     shown = list(rows)
     if hindsight is not None and hindsight.best not in shown:
         shown.append(hindsight.best)
     height = _height(len(shown))
     charts = [_final_chart(shown, len(rows), height)]
     for key in ("seconds", "cost"):
-        bars = [_to_target(row, key, target) for row in rows]
-        title = f"{key.capitalize()} to {target.accuracy:.1%}"
+        bars = [_bar_to_target(row, key) for row in rows]
+        title = f"{key.capitalize()} to {percent(target.accuracy)}"
         charts.append(_bar_chart(title, key, rows, bars, {"rangemode": "tozero"}, height))
     return charts
 
@@ -104,19 +106,20 @@ def _height(bars: int) -> int:
     return 90 + 42 * bars
 
 
-def _final_chart(rows: Sequence[Row], contenders: int, height: int) -> Chart:
-    """A dot a seed; what is no contender but known in hindsight is grey."""
+def _final_chart(rows: Sequence[ContenderSummary], contenders: int, height: int) -> Chart:
+    """Return a chart with a dot for each seed; the best setting in hindsight is grey."""
     traces = []
     for place, row in enumerate(rows):
-        seeds = [each.history.final_accuracy for each in row.results]
+        seeds = [result.history.final_accuracy for result in row.results]
         shade = color(place) if place < contenders else "--soft"
         traces.append(_dots(seeds, place, shade))
     layout = {"xaxis": {**PERCENT, "showgrid": True}, "yaxis": _names(rows), "hovermode": "closest"}
-    return Chart("Accuracy at the end, each seed a dot", traces, "accuracy", layout, height=height)
+    title = "Final accuracy of each seed"
+    return Chart(title, traces, "accuracy", layout, height=height)
 
 
-def _names(rows: Sequence[Row]) -> dict[str, Any]:
-    """An axis of rows by their places, since names that are cut short may be the same."""
+def _names(rows: Sequence[ContenderSummary]) -> dict[str, Any]:
+    """Return an axis with a place for each row, because shortened names may be the same."""
     return {
         "tickvals": list(range(len(rows))),
         "ticktext": [label(row.contender) for row in rows],
@@ -139,47 +142,52 @@ def _dots(values: Sequence[float], place: int, shade: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Bar:
-    """A mean, the values that it is of, and what to write beside them."""
+    """A bar with dots.
+
+    Attributes:
+        mean: Length of the bar.
+        values: The values behind the mean, drawn as dots.
+        text: Text beside the bar.
+    """
 
     mean: float
     values: Sequence[float]
-    words: str
+    text: str
 
 
-def _to_target(row: Row, key: str, target: Target) -> _Bar:
-    lines = [each.history.first_reaching(target.accuracy) for each in row.results]
-    values = [found[key] for found in lines if found is not None]
+def _bar_to_target(row: ContenderSummary, field: str) -> _Bar:
+    values = [getattr(record, field) for record in row.reached]
     if not values:
         return _Bar(0.0, (), "not reached")
     mean = statistics.fmean(values)
-    some = f", {len(values)} of {len(lines)}" if len(values) < len(lines) else ""
-    return _Bar(mean, values, f"{mean:,.{0 if mean >= 100 else 1}f}{some}")
+    seeds = "" if row.always_reached else f", {len(values)} of {len(row.results)}"
+    return _Bar(mean, values, number(mean) + seeds)
 
 
-def hindsight_charts(rows: Sequence[Row], hindsight: ShownHindsight) -> list[Chart]:
-    """The share of the way to the best fixed setting, and all settings that were tried."""
+def hindsight_charts(rows: Sequence[ContenderSummary], hindsight: Hindsight) -> list[Chart]:
+    """Return charts of the share of the gap that contenders cover, and of the settings tried."""
     shares = [hindsight.covered.get(row.contender) for row in rows]
     bars = [
-        _Bar(share or 0.0, (), "cannot be said" if share is None else f"{share:.0%}")
+        _Bar(share or 0.0, (), "unknown" if share is None else percent(share, 0))
         for share in shares
     ]
-    title = "Of the way from FedAvg to the best fixed setting"
+    title = "Share of the way from FedAvg to the best fixed setting"
     height = max(300, _height(len(rows)))
     return [
         _bar_chart(title, "share", rows, bars, PERCENT, height),
-        _tried(hindsight, height),
+        _settings_chart(hindsight, height),
     ]
 
 
 def _bar_chart(
     title: str,
     x: str,
-    rows: Sequence[Row],
+    rows: Sequence[ContenderSummary],
     bars: Sequence[_Bar],
     axis: Mapping[str, Any],
     height: int,
 ) -> Chart:
-    """A bar for each row, its values as dots on it, its words behind the last of them."""
+    """Return a chart with a bar for each row, dots for its values and its text at the end."""
     ends = [max([0.0, bar.mean, *bar.values]) for bar in bars]
     starts = [min(0.0, bar.mean) for bar in bars]
     traces = []
@@ -193,14 +201,14 @@ def _bar_chart(
                 "y": [place],
                 "width": 0.55,
                 "marker": {"color": f"{color(place)}/0.55"},
-                "hovertemplate": f"{bar.words}<extra></extra>",
+                "hovertemplate": f"{bar.text}<extra></extra>",
             }
         )
         dots = {"color": color(place), "size": 8}
         at = [place] * len(bar.values)
         traces.append({**silent, "mode": "markers", "x": bar.values, "y": at, "marker": dots})
-        words = {"mode": "text", "text": [f"  {bar.words}"], "textposition": "middle right"}
-        traces.append({**silent, **words, "x": [end], "y": [place], "textfont": {"color": "--ink"}})
+        text = {"mode": "text", "text": [f"  {bar.text}"], "textposition": "middle right"}
+        traces.append({**silent, **text, "x": [end], "y": [place], "textfont": {"color": "--ink"}})
     reach = max(ends) - min(starts) or 1.0
     room = [min(starts) - (0.05 * reach if min(starts) < 0 else 0), max(ends) + 0.7 * reach]
     layout = {
@@ -211,20 +219,23 @@ def _bar_chart(
     return Chart(title, traces, x, layout, height=height)
 
 
-def _tried(hindsight: ShownHindsight, height: int) -> Chart:
+def _settings_chart(hindsight: Hindsight, height: int) -> Chart:
     trace = {
         "type": "scatter",
         "mode": "markers",
-        "x": [steps for steps, _, _ in hindsight.tried],
-        "y": [size for _, size, _ in hindsight.tried],
+        "x": [setting.local_steps for setting in hindsight.tried],
+        "y": [setting.batch_size for setting in hindsight.tried],
         "marker": {
             "size": 16,
-            "color": [accuracy for _, _, accuracy in hindsight.tried],
+            "color": list(hindsight.tried.values()),
             "colorscale": "sequential",
             "colorbar": {"tickformat": ".0%"},
             "line": {"color": "--soft", "width": 1},
         },
-        "text": [f"{steps} x {size}: {accuracy:.1%}" for steps, size, accuracy in hindsight.tried],
+        "text": [
+            f"{setting.local_steps} x {setting.batch_size}: {percent(accuracy)}"
+            for setting, accuracy in hindsight.tried.items()
+        ],
         "hovertemplate": "%{text}<extra></extra>",
     }
     layout = {

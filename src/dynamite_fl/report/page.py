@@ -1,6 +1,6 @@
-"""One HTML file with all that it needs: style, script, plotly.js and the charts' data.
+"""An HTML page in one file: style, script, plotly.js and the data of the charts.
 
-What comes from files is escaped, in text and in the script's data alike.
+Text that comes from run folders is escaped, in the markup and in the script's data.
 """
 
 import json
@@ -11,79 +11,85 @@ from html import escape
 from importlib import resources
 from string import Template
 
+from dynamite_fl.errors import MissingExtra
 from dynamite_fl.report.chart import Chart
-from dynamite_fl.report.extras import MissingExtra
 
-_MOST_IN_A_ROW = 6  # cards
+_CARDS_IN_A_ROW = 6
 
 
 @dataclass(frozen=True)
 class Card:
-    """A figure that is worth a glance.
+    """An important figure.
 
     Attributes:
-        what: It is.
-        value: Of it.
-        more: In small letters.
-        share: Of a limit that it uses up, as a bar; None for no bar.
+        label: What the figure is.
+        value: The figure.
+        detail: More about it, in small letters.
+        share: Share of a limit that is used, drawn as a bar; None for no bar.
     """
 
-    what: str
+    label: str
     value: str
-    more: str = ""
+    detail: str = ""
     share: float | None = None
 
 
 @dataclass
 class Page:
-    """A page that grows section by section."""
+    """A page that is built section by section.
+
+    Attributes:
+        title: Title of the page.
+        above: Text above the title.
+        below: Markup below the title.
+    """
 
     title: str
-    over: str = ""
-    under: str = ""
+    above: str = ""
+    below: str = ""
     _parts: list[str] = field(default_factory=list)
     _charts: dict[str, Chart] = field(default_factory=dict)
 
     def notes(self, notes: Sequence[str]) -> None:
-        """What the reader should know first."""
+        """Add notes that the reader should see first."""
         if notes:
             self.add(
                 f'<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in notes)}</ul>'
             )
 
     def cards(self, cards: Sequence[Card]) -> None:
-        """Figures side by side."""
+        """Add figures side by side."""
         shown = "".join(map(_card, cards))
-        rows = math.ceil(len(cards) / _MOST_IN_A_ROW)
+        rows = math.ceil(len(cards) / _CARDS_IN_A_ROW)
         columns = math.ceil(len(cards) / max(rows, 1))
         self.add(f'<div class="cards" style="--columns:{columns}">{shown}</div>')
 
     def section(self, title: str, intro: str = "") -> None:
-        """A heading, and a sentence below it."""
+        """Add a heading, with an introduction below it."""
         self.add(f"<h2>{escape(title)}</h2>")
         self.add(f"<p>{escape(intro)}</p>" if intro else "")
 
     def charts(self, charts: Iterable[Chart], *, small: bool = False) -> None:
-        """Charts side by side, as many as the screen is wide."""
+        """Add charts, as many side by side as fit the screen."""
         kind = "charts small" if small else "charts"
         figures = [self._figure(chart) for chart in charts if not chart.is_empty]
         if figures:
             self.add(f'<div class="{kind}">{"".join(figures)}</div>')
 
     def legend(self, entries: Iterable[tuple[str, str]]) -> None:
-        """Names and colours for all charts of a section."""
+        """Add names and colours that apply to all charts of a section."""
         self.add(_legend(entries, "legend section-legend"))
 
-    def copied(self, text: str) -> None:
-        """Text as it is, with a button that copies it."""
+    def copyable(self, text: str) -> None:
+        """Add text with a button that copies it."""
         key = f"text-{len(self._parts)}"
         self.add(
-            f'<div class="sheet copied"><button data-copies="{key}">Copy</button>'
+            f'<div class="sheet copyable"><button data-copies="{key}">Copy</button>'
             f'<pre id="{key}">{escape(text)}</pre></div>'
         )
 
     def add(self, markup: str) -> None:
-        """Markup as it is: what is not ours in it must be escaped."""
+        """Add markup; text from run folders in it must be escaped."""
         self._parts.append(markup)
 
     def _figure(self, chart: Chart) -> str:
@@ -98,7 +104,7 @@ class Page:
         )
 
     def html(self, version: str) -> str:
-        """The whole file.
+        """Return the whole page.
 
         Raises:
             MissingExtra: plotly is not installed.
@@ -106,19 +112,19 @@ class Page:
         charts = {key: chart.to_json() for key, chart in self._charts.items()}
         return Template(_text("template.html")).substitute(
             title=escape(self.title),
-            over=escape(self.over),
-            under=self.under,
+            above=escape(self.above),
+            below=self.below,
             style=_text("style.css"),
             body="\n".join(part for part in self._parts if part),
             version=escape(version),
             charts=for_script(charts),
             plotly=_plotly(),
-            script=_text("draw.js"),
+            script=_text("charts.js"),
         )
 
 
 def for_script(value: object) -> str:
-    r"""JSON that cannot end the script that it is in.
+    r"""Return JSON without characters that could end the script element around it.
 
     Example:
         >>> print(for_script({"name": "</script>"}))
@@ -148,10 +154,10 @@ def _card(card: Card) -> str:
         bar = (
             f'<div class="bar"><i style="width:{100 * min(max(card.share, 0), 1):.1f}%"></i></div>'
         )
-    more = f'<div class="more">{escape(card.more)}</div>' if card.more else ""
+    detail = f'<div class="more">{escape(card.detail)}</div>' if card.detail else ""
     return (
-        f'<div class="card"><div class="what">{escape(card.what)}</div>'
-        f'<div class="value">{escape(card.value)}</div>{more}{bar}</div>'
+        f'<div class="card"><div class="what">{escape(card.label)}</div>'
+        f'<div class="value">{escape(card.value)}</div>{detail}{bar}</div>'
     )
 
 

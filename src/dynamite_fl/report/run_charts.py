@@ -4,58 +4,60 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dynamite_fl.report.chart import PERCENT, Chart, Numbers, band, label, line, thinned
-from dynamite_fl.report.devices import batch_tiles
-from dynamite_fl.report.shown import ShownRun
+from dynamite_fl.report.chart import PERCENT, Chart, band, label, line, thinned
+from dynamite_fl.report.contents import ReportedRun
+from dynamite_fl.report.device_figures import batch_tiles
+from dynamite_fl.training.round_record import RoundRecord
 
-AXES = {"round": "round", "seconds": "seconds", "cost": "cost"}
+TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000, 200_000]
+AXES = ("round", "seconds", "cost")
 
 _ESTIMATES = {
-    "loss": "loss of the last batches, F",
+    "loss": "loss on the last batches, F",
     "quadratic_bound": "quadratic bound, ρ",  # noqa: RUF001  it is a rho
     "lipschitz": "Lipschitz constant",
     "smoothness": "smoothness, β",
-    "pl_constant": "slope of the loss, c",
+    "pl_constant": "PL constant, c",
     "divergence": "divergence of devices, δ",
-    "gradient_variance": "gradient variance, mean M",
-    "drift": "drift by arrivals, ψ",
-    "gain": "gain of a first local step",
-    "persistence": "what late steps gain of that",
+    "gradient_variance": "mean gradient variance, M",
+    "drift": "drift caused by arrivals, ψ",
+    "gain": "gain of the first local step",
+    "persistence": "share of that gain in late local steps",
 }
 
 
-def accuracy_charts(run: ShownRun) -> list[Chart]:
-    """Accuracy against rounds, seconds and cost."""
+def accuracy_charts(run: ReportedRun) -> list[Chart]:
+    """Return charts of the accuracy by round, seconds and cost."""
     columns = run.history.columns()
     charts = []
-    for key, words in AXES.items():
-        trace = line(columns[key], columns["accuracy"], "accuracy")
-        layout = {"yaxis": PERCENT}
-        charts.append(Chart(f"Accuracy by {words}", [trace], words, layout))
+    for axis in AXES:
+        trace = line(columns[axis], columns["accuracy"], "accuracy")
+        charts.append(Chart(f"Accuracy by {axis}", [trace], axis, {"yaxis": PERCENT}))
     return charts
 
 
-def loss_charts(run: ShownRun) -> list[Chart]:
-    """The loss, on the test data and on what has arrived; accuracy of each class."""
+def loss_charts(run: ReportedRun) -> list[Chart]:
+    """Return charts of the loss, and of the accuracy of each class if there are classes."""
     columns = run.history.columns()
     rounds = columns["round"]
     traces = [line(rounds, columns["loss"], "test data", 1)]
     if "stream_loss" in columns:
-        traces.append(line(rounds, columns["stream_loss"], "all that has arrived", 2))
+        traces.append(line(rounds, columns["stream_loss"], "all data that has arrived", 2))
     charts = [Chart("Loss", traces, legend=_legend(traces))]
-    judged = [each for each in run.history.lines if each.get("class_accuracy")]
-    if judged:
-        charts.append(_classes(judged))
+    evaluated = [record for record in run.history if record.class_accuracy]
+    if evaluated:
+        charts.append(_class_chart(evaluated))
     return charts
 
 
-def _classes(judged: Sequence[dict[str, Any]]) -> Chart:
-    kept = thinned(judged, 120)
-    classes = list(dict.fromkeys(name for each in kept for name in each["class_accuracy"]))
-    values = [[each["class_accuracy"].get(name) for each in kept] for name in classes]
+def _class_chart(evaluated: Sequence[RoundRecord]) -> Chart:
+    records = thinned(evaluated, 120)
+    accuracies = [record.class_accuracy or {} for record in records]
+    classes = list(dict.fromkeys(name for accuracy in accuracies for name in accuracy))
+    values = [[accuracy.get(name) for accuracy in accuracies] for name in classes]
     trace = {
         "type": "heatmap",
-        "x": [each["round"] for each in kept],
+        "x": [record.round for record in records],
         "y": [label(name) for name in classes],
         "z": values,
         "zmin": 0,
@@ -69,25 +71,25 @@ def _classes(judged: Sequence[dict[str, Any]]) -> Chart:
     return Chart("Accuracy of each class", [trace], layout=layout, height=height)
 
 
-def decision_charts(run: ShownRun) -> list[Chart]:
-    """Local steps and batch sizes."""
+def decision_charts(run: ReportedRun) -> list[Chart]:
+    """Return charts of local steps and batch sizes."""
     columns = run.history.columns()
     rounds = columns["round"]
     steps = line(rounds, columns["local_steps"], "local steps", 3)
     steps["line"]["shape"] = "hv"
     mean = line(rounds, columns["batch_mean"], "mean", 4)
     traces, note = [mean], ""
-    if "batch_least" in columns and "batch_most" in columns:
+    if any(least is not None for least in columns["batch_least"]):
         traces = [*band(rounds, columns["batch_least"], columns["batch_most"], 4), mean]
-        note = "The mean, and from the smallest to the largest batch of a device."
+        note = "The line is the mean; the band reaches from the smallest to the largest batch."
     return [
         Chart("Local steps", [steps], layout={"yaxis": {"rangemode": "tozero"}}),
         Chart("Batch size", traces, layout={"yaxis": {"rangemode": "tozero"}}, note=note),
     ]
 
 
-def limit_charts(run: ShownRun) -> list[Chart]:
-    """What was left of deadline and budget, and how long rounds took."""
+def limit_charts(run: ReportedRun) -> list[Chart]:
+    """Return charts of what was left of the limits, and of the duration of rounds."""
     columns, limits = run.history.columns(), run.limits
     rounds = [0, *columns["round"]]
     traces = []
@@ -102,16 +104,14 @@ def limit_charts(run: ShownRun) -> list[Chart]:
     if traces:
         layout = {"yaxis": {**PERCENT, "range": [-0.02, 1.02]}}
         legend = _legend(traces)
-        charts.append(Chart("Left of the limits", traces, layout=layout, legend=legend))
-    if "round_seconds" in columns:
-        taken = line(columns["round"], columns["round_seconds"], "seconds", 1)
-        layout = {"yaxis": {"rangemode": "tozero"}}
-        charts.append(Chart("Seconds of a round", [taken], layout=layout))
-    return charts
+        charts.append(Chart("Limits left", traces, layout=layout, legend=legend))
+    duration = line(columns["round"], columns["round_seconds"], "seconds", 1)
+    layout = {"yaxis": {"rangemode": "tozero"}}
+    return [*charts, Chart("Seconds of each round", [duration], layout=layout)]
 
 
-def batch_heat_map(run: ShownRun) -> Chart | None:
-    """Batch sizes of devices over rounds, on a logarithmic scale of colours."""
+def batch_heat_map(run: ReportedRun) -> Chart | None:
+    """Return a map of batch sizes by device and round, on a logarithmic colour scale."""
     tiles = batch_tiles(run.history)
     if not tiles.groups:
         return None
@@ -129,7 +129,7 @@ def batch_heat_map(run: ShownRun) -> Chart | None:
             [[name, size] for size in row] for name, row in zip(names, tiles.sizes, strict=True)
         ],
         "colorscale": "sequential",
-        "colorbar": {"tickvals": [math.log10(each) for each in ticks], "ticktext": ticks},
+        "colorbar": {"tickvals": [math.log10(tick) for tick in ticks], "ticktext": ticks},
         "hovertemplate": "%{customdata[0]}, round %{x}: %{customdata[1]}<extra></extra>",
     }
     axis = {"tickvals": list(range(len(names))), "ticktext": names, "autorange": "reversed"}
@@ -143,85 +143,77 @@ def batch_heat_map(run: ShownRun) -> Chart | None:
     )
 
 
-TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000, 200_000]
-
-
-def _row_names(run: ShownRun, groups: Sequence[Sequence[int]]) -> tuple[list[str], str]:
-    """What to call rows, and a note if they are of several devices each."""
-    each = len(groups[0])
-    if each == 1:
+def _row_names(run: ReportedRun, groups: Sequence[Sequence[int]]) -> tuple[list[str], str]:
+    """Return the names of rows, and a note if each row is of several devices."""
+    size = len(groups[0])
+    if size == 1:
         return [label(run.device(group[0])) for group in groups], ""
-    ends = [each * row + len(group) for row, group in enumerate(groups)]
-    names = [f"{each * row + 1:,} to {end:,}" for row, end in enumerate(ends)]
-    return names, f"{ends[-1]:,} devices by their mean batch size, {each} to a row."
+    ends = [size * row + len(group) for row, group in enumerate(groups)]
+    names = [f"{size * row + 1:,} to {end:,}" for row, end in enumerate(ends)]
+    return names, f"{ends[-1]:,} devices, sorted by mean batch size, {size} in each row."
 
 
-def estimate_charts(run: ShownRun) -> list[Chart]:
-    """What the controller had learned after each round, and what its bound was made of."""
-    charts = [_terms(run)] if run.terms else []
-    rounds = [each["round"] for each in run.history.lines]
-    keys = dict.fromkeys(key for each in run.history.lines for key in each["estimates"])
-    for place, key in enumerate(keys):
-        values = [each["estimates"].get(key) for each in run.history.lines]
-        if not run.streams and key == "drift":
+def estimate_charts(run: ReportedRun) -> list[Chart]:
+    """Return charts of the controller's estimates, and of the terms of its bound."""
+    charts = [_bound_chart(run)] if run.bound_terms else []
+    rounds = [record.round for record in run.history]
+    names = dict.fromkeys(name for record in run.history for name in record.estimates)
+    for place, name in enumerate(names):
+        if name == "drift" and not run.streams:
             continue
-        words = _ESTIMATES.get(key, key.replace("_", " "))
+        values = [record.estimates.get(name) for record in run.history]
+        words = _ESTIMATES.get(name, name.replace("_", " "))
         trace = line(rounds, values, words, place)
         charts.append(Chart(words[:1].upper() + words[1:], [trace], height=190))
     return charts
 
 
-def _terms(run: ShownRun) -> Chart:
-    rounds = [each["round"] for each in run.history.lines]
+def _bound_chart(run: ReportedRun) -> Chart:
+    rounds = [record.round for record in run.history]
     traces = [
         line(rounds, [value or None for value in values], name, place)
-        for place, (name, values) in enumerate(run.terms.items())
+        for place, (name, values) in enumerate(run.bound_terms.items())
     ]
     return Chart(
-        "The terms of the bound on the loss after the round",
+        "Terms of the bound on the loss after each round",
         traces,
         layout={"yaxis": {"type": "log", "exponentformat": "power", "dtick": 1}},
-        note="Lemma 1 of the paper, with the estimates that the round was planned by.",
+        note="Lemma 1 of the paper, with the estimates from which the round was planned.",
         legend=_legend(traces),
         wide=True,
     )
 
 
-def stream_charts(run: ShownRun) -> list[Chart]:
-    """What has arrived, and what of it is stored."""
-    latest: dict[int, float] = {}
+def stream_charts(run: ReportedRun) -> list[Chart]:
+    """Return charts of the samples that have arrived and that are stored."""
+    latest: dict[int, int] = {}
     rounds: list[float | None] = []
     arrived: list[float | None] = []
     stored: list[float | None] = []
-    for each in run.history.lines:
-        if "arrived" not in each:
+    room = math.inf if run.buffer_size is None else run.buffer_size
+    for record in run.history:
+        if record.clients is None or record.arrived is None:
             continue
-        pairs = zip(each["clients"], each["arrived"], strict=True)
-        latest |= {int(client): value for client, value in pairs if value is not None}
-        rounds.append(each["round"])
+        pairs = zip(record.clients, record.arrived, strict=True)
+        latest |= {client: count for client, count in pairs if count is not None}
+        rounds.append(record.round)
         arrived.append(sum(latest.values()))
-        room = math.inf if run.stored is None else run.stored
-        stored.append(sum(min(value, room) for value in latest.values()))
+        stored.append(sum(min(count, room) for count in latest.values()))
     if not rounds:
         return []
     traces = [line(rounds, arrived, "arrived", 0), line(rounds, stored, "stored", 2)]
     layout = {"yaxis": {"rangemode": "tozero"}}
     charts = [Chart("Samples on devices", traces, layout=layout, legend=_legend(traces))]
-    if run.stored is not None and math.isfinite(run.stored):
-        full = _full(run, rounds, stored, len(latest))
-        charts.append(
-            Chart("Buffers in use", [full], layout={"yaxis": {**PERCENT, "range": [0, 1.02]}})
-        )
+    if math.isfinite(room):
+        capacity = room * len(latest)
+        used = [(count or 0) / capacity if capacity else None for count in stored]
+        share = {"yaxis": {**PERCENT, "range": [0, 1.02]}}
+        charts.append(Chart("Buffers in use", [line(rounds, used, "in use", 2)], layout=share))
     return charts
 
 
-def _full(run: ShownRun, rounds: Numbers, stored: Numbers, devices: int) -> dict[str, Any]:
-    room = (run.stored or 1) * max(devices, 1)
-    return line(rounds, [(value or 0) / room for value in stored], "in use", 2)
-
-
 def _legend(traces: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Names and colours, if there are several to tell apart."""
+    """Return names and colours, if there are several lines."""
     if len(traces) < 2:
         return []
     return [(trace["name"], trace["line"]["color"]) for trace in traces]

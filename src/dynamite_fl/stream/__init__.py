@@ -1,1 +1,1 @@
-"""What data is on a device, and when? NumPy only."""
+"""The data on a device over time: arrivals, their order, and the buffer (NumPy)."""

@@ -1,11 +1,10 @@
-"""The paper's streams by name, for its three datasets (Table II), whole or scaled."""
+"""The streams of the paper's experiments by name (Table II), for its three datasets."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from dynamite_fl.stream.checks import is_number
+from dynamite_fl._validate import check_name, check_number
 
-_IMAGES = {"mnist": 60000, "cifar10": 50000}  # that reach a client in the end
+_TRAINING_SAMPLES = {"mnist": 60000, "cifar10": 50000}
 _SMOOTH = {"arrivals": "smooth", "initial": 5000, "size": 5000, "every": 100, "buffer_size": 10000}
 _MNIST: dict[str, dict[str, Any]] = {
     "smooth-i": {"order": "iid", **_SMOOTH},
@@ -27,37 +26,37 @@ _MNIST: dict[str, dict[str, Any]] = {
         "buffer_size": 10000,
     },
 }
-_CIFAR: dict[str, dict[str, Any]] = {
+_CIFAR10: dict[str, dict[str, Any]] = {
     "smooth-i": {**_MNIST["smooth-i"], "size": 3000},
     "smooth-c": {**_MNIST["smooth-c"], "size": 3000},
     "burst": {**_MNIST["burst"], "initial": 25000, "size": 25000, "at": 1000},
     "random": _MNIST["random"],
 }
 PRESETS = tuple(_MNIST)
-_SCALED = ("initial", "size", "every", "at", "buffer_size", "most")
+_SCALED = ("initial", "size", "every", "at", "buffer_size", "max_samples")
 
 
-def preset(name: str, dataset: str, scale: float = 1.0) -> Mapping[str, Any]:
-    """A stream's settings.
+def preset(name: str, dataset: str = "mnist", scale: float = 1.0) -> dict[str, Any]:
+    """Return the settings of one of the paper's streams, as fields of ``Stream``.
 
     Args:
         name: One of ``PRESETS``.
-        dataset: ``cifar10`` has its own; all others take those of MNIST and EMNIST.
-        scale: Of samples and rounds together, so that a training of a tenth of the rounds sees a
-            tenth of the samples, as early and as late. A client with fewer sees all it has.
+        dataset: The name of the dataset. ``cifar10`` has settings of its own. All others have
+            those of MNIST and EMNIST.
+        scale: The factor of both samples and rounds, above 0 and at most 1. With 0.1, a training
+            of a tenth of the rounds receives a tenth of the samples at the same relative times.
 
     Example:
         >>> small = preset("smooth-c", "mnist", scale=0.1)
-        >>> small["initial"], small["size"], small["every"], small["buffer_size"], small["most"]
-        (500, 500, 10, 1000, 6000)
+        >>> [small[key] for key in ("initial", "size", "every", "buffer_size", "max_samples")]
+        [500, 500, 10, 1000, 6000]
     """
-    if name not in PRESETS:
-        raise ValueError(f"the stream's preset is {name!r}: use one of {', '.join(PRESETS)}")
-    if not is_number(scale) or not 0 < scale <= 1:
-        raise ValueError(f"the stream's scale is {scale!r}: it must be above 0 and at most 1")
-    if dataset == "cifar10":
-        found = {**_CIFAR[name], "most": _IMAGES["cifar10"]}
-    else:
-        found = {**_MNIST[name], "most": _IMAGES["mnist"]}
-    scaled = {key: max(1, round(scale * found[key])) for key in _SCALED if key in found}
-    return {**found, **scaled}
+    check_name("stream.preset", name, PRESETS)
+    check_number("stream.scale", scale, positive=True, largest=1)
+    is_cifar10 = dataset == "cifar10"
+    settings = {
+        **(_CIFAR10 if is_cifar10 else _MNIST)[name],
+        "max_samples": _TRAINING_SAMPLES["cifar10" if is_cifar10 else "mnist"],
+    }
+    scaled = {key: max(1, round(scale * settings[key])) for key in _SCALED if key in settings}
+    return {**settings, **scaled}

@@ -1,1 +1,1 @@
-"""What is learned? PyTorch."""
+"""What is learned: tasks, models, losses, datasets and their partitions (PyTorch)."""

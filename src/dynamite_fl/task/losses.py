@@ -1,4 +1,4 @@
-"""Losses, one number a sample, and when an output counts as right."""
+"""Losses of each sample, and whether the output of each sample is correct."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,7 @@ from torch.nn import functional
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """From logits (b, classes) and labels (b,) to softmax cross-entropy (b,).
+    """Return the softmax cross-entropy (b,) of logits (b, classes) and labels (b,).
 
     Example:
         >>> cross_entropy(torch.zeros(1, 4), torch.tensor([2])).exp()
@@ -16,7 +16,7 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def largest_is_target(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Whether the largest logit is the label's, (b,).
+    """Return whether the largest logit is that of the label, (b,).
 
     Example:
         >>> largest_is_target(torch.tensor([[1.0, 3, 2]]), torch.tensor([1]))
@@ -26,7 +26,9 @@ def largest_is_target(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def squared_hinge(outputs: Tensor, targets: Tensor) -> Tensor:
-    """1/2 max(0, 1 - y w'x)^2 of outputs w'x (b, 1), where y is 1 for even labels, else -1.
+    """Return 1/2 max(0, 1 - y w'x)^2 of outputs w'x (b, 1), as (b,).
+
+    The sign y is 1 for even labels and -1 for odd ones.
 
     Example:
         >>> squared_hinge(torch.tensor([[0.5], [0.5], [2.0]]), torch.tensor([4, 7, 0]))
@@ -36,7 +38,7 @@ def squared_hinge(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def sign_is_parity(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Whether outputs (b, 1) are above 0 for even labels and below for odd ones, (b,).
+    """Return whether outputs (b, 1) are above 0 for even and below 0 for odd labels, (b,).
 
     Example:
         >>> sign_is_parity(torch.tensor([[0.5], [0.5], [0.0]]), torch.tensor([4, 7, 0]))

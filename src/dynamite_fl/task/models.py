@@ -1,25 +1,18 @@
 """The models: softmax regression, a support vector machine, a perceptron, the paper's CNN.
 
-Each function makes a new one. None keeps state besides its weights, so all of them work under
-``torch.func.functional_call`` and ``vmap``. First weights that are random come from torch's
-generator; ``Task.new_model`` sets its seed.
+Each function returns a new model. The models have no state but their weights, so that all of them
+work under ``torch.func.functional_call`` and ``vmap``. Random first weights are drawn from torch's
+generator, whose seed ``Task.new_model`` sets.
 """
 
 from torch import nn
 
+from dynamite_fl.errors import InvalidInput
 from dynamite_fl.task.response_norm import LocalResponseNorm
-
-__all__ = [
-    "LocalResponseNorm",
-    "convolutional_network",
-    "perceptron",
-    "softmax_regression",
-    "support_vector_machine",
-]
 
 
 def softmax_regression(features: int, classes: int) -> nn.Module:
-    """A linear layer with bias, all zero at first; outputs are logits (b, classes).
+    """Return a linear layer with bias, at first zero; its outputs are logits (b, classes).
 
     Example:
         >>> count_parameters(softmax_regression(784, 10))
@@ -29,7 +22,7 @@ def softmax_regression(features: int, classes: int) -> nn.Module:
 
 
 def support_vector_machine(features: int) -> nn.Module:
-    """One weight vector, zero at first and without bias; outputs are w'x, (b, 1).
+    """Return one weight vector without bias, at first zero; its outputs are w'x, (b, 1).
 
     Example:
         >>> count_parameters(support_vector_machine(784))
@@ -39,7 +32,7 @@ def support_vector_machine(features: int) -> nn.Module:
 
 
 def perceptron(features: int, classes: int, hidden: int = 64) -> nn.Module:
-    """Two layers with a ReLU between them; outputs are logits (b, classes).
+    """Return two layers with a ReLU between them; their outputs are logits (b, classes).
 
     Example:
         >>> count_parameters(perceptron(784, 10))  # 785 * 64 + 65 * 10
@@ -54,13 +47,13 @@ def perceptron(features: int, classes: int, hidden: int = 64) -> nn.Module:
 
 
 def convolutional_network(shape: tuple[int, int, int], classes: int) -> nn.Module:
-    """The paper's CNN of nine layers, that of Wang et al. (2019); outputs are logits.
+    """Return the paper's CNN of nine layers, that of Wang et al. (2019); outputs are logits.
 
-    Weights are normal of deviation 0.1, cut at two deviations; biases are 0.1.
+    The first weights are normal with a deviation of 0.1, cut at two deviations. Biases are 0.1.
 
     Args:
-        shape: Channels, height and width of an image: (1, 28, 28), (3, 32, 32).
-        classes: How many classes there are.
+        shape: The channels, height and width of an image, such as (1, 28, 28) or (3, 32, 32).
+        classes: The number of classes.
 
     Example:
         >>> count_parameters(convolutional_network((3, 32, 32), 10))
@@ -68,7 +61,7 @@ def convolutional_network(shape: tuple[int, int, int], classes: int) -> nn.Modul
     """
     channels, height, width = shape
     if min(height, width) < 4:
-        raise ValueError(f"a CNN needs images of at least 4x4 pixels, not {height}x{width}")
+        raise InvalidInput(f"a CNN needs images of at least 4x4 pixels, not {height}x{width}")
     filters, hidden = 32, 256
     model = nn.Sequential(
         nn.Conv2d(channels, filters, kernel_size=5, padding=2),
@@ -93,7 +86,7 @@ def convolutional_network(shape: tuple[int, int, int], classes: int) -> nn.Modul
 
 
 def count_parameters(model: nn.Module) -> int:
-    """How many numbers are learned."""
+    """Return how many numbers a model learns."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -1,17 +1,22 @@
-"""Local response normalisation across channels, exact and quick on a CPU."""
+"""Local response normalisation across channels, exact and fast on a CPU."""
 
 import torch
 from torch import Tensor, nn
 
 
 class LocalResponseNorm(nn.Module):
-    """Divide every channel by how active its neighbours are: x / (1 + c sum_j x_j^2)^(3/4).
+    """A layer that divides channels by the activity of neighbours: x / (1 + c sum_j x_j^2)^(3/4).
 
-    The sum runs over the channels at most ``radius`` away, those that exist. In TensorFlow's
-    terms bias is 1 and beta 0.75, and c is ``scale``; ``torch.nn.LocalResponseNorm(size=9,
-    alpha=0.001, beta=0.75, k=1)`` is this with radius 4 and scale 0.001 / 9. Torch pools over
-    a padded fifth dimension and takes a power of every entry; here the sums are one product
-    with a band of ones, and the power is two square roots.
+    The sum runs over the existing channels that are at most ``radius`` away, and c is ``scale``.
+    In TensorFlow's terms, bias is 1 and beta is 0.75. With radius 4 and scale 0.001 / 9, the layer
+    is ``torch.nn.LocalResponseNorm(size=9, alpha=0.001, beta=0.75, k=1)``. Torch pools over a
+    padded fifth dimension and takes a power of every entry. Here the sums are one product with a
+    band matrix, and the power is two square roots.
+
+    Args:
+        channels: The number of channels.
+        radius: The largest distance between two neighbouring channels.
+        scale: The factor c of the sum.
 
     Example:
         >>> norm = LocalResponseNorm(channels=4, scale=1.0)
@@ -26,11 +31,11 @@ class LocalResponseNorm(nn.Module):
         super().__init__()
         position = torch.arange(channels)
         near = (position[:, None] - position).abs() <= radius
-        # It never changes, so it is no part of what a model stores or sends.
+        # The band never changes, so that a model need not store or send it.
         self.register_buffer("band", near.to(torch.get_default_dtype()) * scale, persistent=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """From (..., channels, height, width) to the same shape."""
+        """Return the normalised inputs; both have the shape (..., channels, height, width)."""
         sums = torch.matmul(self.band, (inputs * inputs).flatten(-2)).reshape(inputs.shape)
         root = torch.rsqrt(1 + sums)
         return inputs * (root * torch.sqrt(root))

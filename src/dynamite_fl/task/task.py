@@ -1,29 +1,38 @@
 """What is learned: a model, a loss for each sample, and data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import IntArray
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A learning task. Any ``nn.Module``, loss and tensors make one.
+    """A learning task, made of any ``nn.Module``, loss and tensors.
 
     Attributes:
-        name: What to call it.
-        make_model: A new model with its first weights; called under a fixed seed.
-        loss: From outputs (b, ...) and targets (b, ...) to losses (b,), one a sample.
-        correct: From outputs and targets to whether each sample is right, (b,) booleans.
-        train_inputs: All clients' data, (D, ...); partitions are indices into it.
-        train_targets: (D, ...).
-        test_inputs: (T, ...).
-        test_targets: (T, ...).
-        penalty: lambda of a term lambda/2 |w|^2 that the loss of every batch has in addition.
-        train_clients: Which client each training sample is of, where the data say so, (D,).
+        name: The name of the task in reports.
+        make_model: A function that returns a new model with its first weights. It is called
+            under a fixed seed.
+        loss: A function from outputs (b, ...) and targets (b, ...) to the loss of each sample,
+            (b,).
+        correct: A function from outputs and targets to booleans (b,): whether the output of each
+            sample is correct.
+        train_inputs: The inputs of all clients' training samples, (D, ...). A partition holds
+            rows of it.
+        train_targets: The targets of the training samples, (D, ...).
+        test_inputs: The inputs of the test samples, (T, ...).
+        test_targets: The targets of the test samples, (T, ...).
+        penalty: The factor lambda of the term lambda/2 |w|^2 that is added to the loss of every
+            batch.
+        train_clients: The client that each training sample comes from, (D,), where the data says
+            so.
+        source: How the task can be made again: ``{"model": ..., "dataset": ...}`` for
+            ``make_task``, ``"module:function"`` for ``load_task``, None if it was made by hand.
     """
 
     name: str
@@ -36,9 +45,41 @@ class Task:
     test_targets: Tensor
     penalty: float = 0.0
     train_clients: IntArray | None = None
+    source: str | Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        for part in ("train", "test"):
+            inputs = _checked(f"Task.{part}_inputs", getattr(self, f"{part}_inputs"))
+            targets = _checked(f"Task.{part}_targets", getattr(self, f"{part}_targets"))
+            if len(inputs) != len(targets):
+                raise InvalidInput(
+                    f"Task.{part}_inputs has {len(inputs)} samples, but Task.{part}_targets has "
+                    f"{len(targets)}: each input needs one target"
+                )
+        if self.train_clients is not None and len(self.train_clients) != len(self.train_inputs):
+            raise InvalidInput(
+                f"Task.train_clients has {len(self.train_clients)} entries for "
+                f"{len(self.train_inputs)} training samples: each sample needs one"
+            )
 
     def new_model(self, seed: int) -> nn.Module:
-        """A model with the first weights of this seed; the global generator is left alone."""
+        """Return a model with the first weights of a seed; torch's own generator is unchanged."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return self.make_model()
+
+
+def _checked(field: str, values: Tensor) -> Tensor:
+    """Return a tensor; refuse one without samples, and one with NaN or infinity."""
+    if not isinstance(values, Tensor) or values.dim() == 0:
+        kind = f"a {type(values).__name__}" if not isinstance(values, Tensor) else "one number"
+        raise InvalidInput(f"{field} is {kind}: it must be a torch.Tensor with a row per sample")
+    if values.numel() == 0:
+        raise InvalidInput(f"{field} is empty: it needs at least one sample")
+    if values.is_floating_point():
+        extremes = torch.stack(torch.aminmax(values.detach()))  # NaN if any value is NaN
+        if not torch.isfinite(extremes).all():
+            finite = torch.isfinite(values.detach()).reshape(len(values), -1).all(dim=1)
+            row = int(finite.logical_not().nonzero()[0])
+            raise InvalidInput(f"{field}[{row}] has NaN or infinity: remove or replace such values")
+    return values

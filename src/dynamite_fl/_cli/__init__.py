@@ -1,0 +1,1 @@
+"""The command ``dynamite``: one file per command."""

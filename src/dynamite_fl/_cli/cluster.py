@@ -1,0 +1,103 @@
+"""The command ``dynamite cluster``: a server and its nodes on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dynamite_fl._cli.app import app
+from dynamite_fl._cli.errors import errors
+from dynamite_fl._cli.options import DataDir, JobFile, LastLine, Overrides, Runs
+from dynamite_fl._cli.serve import (
+    MinNodes,
+    RunName,
+    Wait,
+    console,
+    sigterm_as_interrupt,
+    train_with_nodes,
+)
+from dynamite_fl.errors import JobError
+
+_EPILOG = """
+[bold]Example[/bold]
+
+dynamite cluster --name trial -n 5 --cpu-shares 1,1,0.5,0.5,0.2
+
+After an interruption, repeat the command to continue.
+"""
+
+
+@app.command(epilog=_EPILOG)
+def cluster(
+    name: RunName,
+    job: JobFile = None,
+    overrides: Overrides = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option("-n", min=1, help="The number of nodes. Default: one for each device."),
+    ] = None,
+    cpu_shares: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,...",
+            help="The shares of the time in which nodes compute, repeated as often as needed.",
+        ),
+    ] = "1,0.5,0.25",
+    min_nodes: MinNodes = 1,
+    wait: Wait = 300.0,
+    runs: Runs = Path("runs"),
+    data_dir: DataDir = None,
+    as_json: LastLine = False,
+) -> None:
+    """Train on real processes for a trial: a server and unequal nodes on this machine."""
+    with errors(as_json):
+        shares = _shares(cpu_shares)
+
+        from dynamite_fl._cli.show import show_run
+        from dynamite_fl.flower.cluster import started_nodes
+        from dynamite_fl.flower.serve import open_job, open_superlink
+        from dynamite_fl.job.build import build_task, number_of_devices
+        from dynamite_fl.job.runs import open_run
+        from dynamite_fl.task.fingerprint import fingerprint
+        from dynamite_fl.training.run_folder import RunFolder
+
+        folder = RunFolder(runs / name)
+        training_job = open_job(folder, job, overrides or [])
+        if folder.is_finished:
+            show_run(folder, as_json)
+            return
+        devices = number_of_devices(training_job)
+        count = devices if nodes is None else nodes
+        if count > devices:
+            raise JobError(f"-n is {count}, but the job has only {devices} devices")
+        task = build_task(training_job, data_dir)
+        open_run(folder, training_job, fingerprint(task))
+        with (
+            sigterm_as_interrupt(),
+            open_superlink(folder, "127.0.0.1", 0, keys=None) as link,
+            started_nodes(folder, link.port, count, shares, data_dir),
+        ):
+            logs = folder.path / "nodes"
+            console(as_json).print(f"Nodes started: {count}. Their logs are in {logs}.")
+            train_with_nodes(
+                training_job,
+                task,
+                folder,
+                link,
+                expected_nodes=count,
+                min_nodes=min_nodes,
+                wait=wait,
+                as_json=as_json,
+            )
+
+
+def _shares(text: str) -> list[float]:
+    """Read the option --cpu-shares."""
+    rule = f"--cpu-shares is {text!r}: it must be numbers above 0, at most 1, such as 1,0.5"
+    try:
+        shares = [float(word) for word in text.split(",")]
+    except ValueError:
+        raise JobError(rule) from None
+    if not all(0 < share <= 1 for share in shares):
+        raise JobError(rule)
+    return shares

@@ -1,0 +1,134 @@
+"""The command ``dynamite compare``."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dynamite_fl._cli.app import app
+from dynamite_fl._cli.errors import FAILED, INTERRUPTED, errors
+from dynamite_fl._cli.options import DataDir, JobFile, Json, Overrides, Runs
+
+if TYPE_CHECKING:
+    from dynamite_fl.compare.comparison import ComparisonRequest
+
+_HELP = """
+Train by several controllers on the same job and limits, and show them side by side.
+
+Each controller runs with each seed, in a folder of its own inside the comparison's folder. After \
+an interruption, repeat the command with the same --name: finished runs are kept.
+"""
+
+_EPILOG = """
+[bold]Examples[/bold]
+
+dynamite compare  [dim]# the embedded job, three seeds[/dim]
+
+dynamite compare job.toml --controllers dynamite,fedavg,no-straggler --seeds 5 --name tuesday
+
+dynamite compare job.toml --controllers dynamite-feedback,my_module:MyController
+
+dynamite compare stream.toml --controllers dynamite,fedavg --buffers reservoir,fifo
+
+dynamite compare --target 0.9 --json | jq '.controllers[].seconds_to_target.mean'
+
+dynamite compare --controllers dynamite --hindsight  [dim]# against the best fixed setting[/dim]
+
+Exit codes: 0 success, 1 a run failed, 2 the job cannot be used, 130 interrupted.
+"""
+
+
+@app.command(help=_HELP, epilog=_EPILOG)
+def compare(
+    job: JobFile = None,
+    overrides: Overrides = None,
+    controllers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...", help="Controllers to compare. Default: all except `fixed`."
+        ),
+    ] = None,
+    buffers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Buffers to run each controller with: reservoir, random, fifo, unbounded.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, from the job's on.")] = 3,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="The accuracy to reach. Default: FedAvg's mean at its end."
+        ),
+    ] = None,
+    hindsight: Annotated[
+        bool, typer.Option("--hindsight", help="Also grid-search the best fixed setting.")
+    ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="The comparison's folder. Default: compare- and the date."),
+    ] = None,
+    runs: Runs = Path("runs"),
+    data_dir: DataDir = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of runs at a time.")] = 2,
+    as_json: Json = False,
+) -> None:
+    """Compare controllers and show the result."""
+    from datetime import datetime
+
+    from dynamite_fl.job.training import load_training_job
+
+    with errors(as_json):
+        folder = runs / (name or datetime.now().strftime("compare-%Y-%m-%d-%H%M%S"))
+        loaded = load_training_job(job, overrides or [])
+        typer.echo(f"Comparing in {folder}", err=True)
+
+        from dynamite_fl.compare.comparison import ComparisonRequest  # loads PyTorch
+
+        request = ComparisonRequest(
+            job=loaded,
+            controllers=_listed(controllers),
+            buffers=_listed(buffers),
+            seeds=seeds,
+            target=target,
+            hindsight=hindsight,
+            folder=folder,
+            data_dir=data_dir,
+            jobs=jobs,
+        )
+        _compare_and_show(request, as_json)
+
+
+def _compare_and_show(request: "ComparisonRequest", as_json: bool) -> None:
+    """Compare, show the result, and exit with 1 if a run failed."""
+    from rich.console import Console
+
+    from dynamite_fl._cli.views.compare import CompareView, show_comparison, show_failures
+    from dynamite_fl._json import json_ready
+    from dynamite_fl.compare.comparison import compare as compare_all
+
+    console = Console(stderr=as_json, highlight=False)
+    try:
+        with CompareView(console) as view:
+            comparison = compare_all(request, view)
+    except KeyboardInterrupt:
+        console.print(
+            f"Interrupted. Finished rounds are kept in {request.folder}. To go on, repeat the "
+            f"command with --name {request.folder.name}",
+            markup=False,
+            soft_wrap=True,
+        )
+        raise SystemExit(INTERRUPTED) from None
+    if as_json:
+        typer.echo(json.dumps(json_ready(comparison.to_json()), allow_nan=False))
+    else:
+        show_comparison(Console(highlight=False), comparison)
+    show_failures(Console(stderr=True, highlight=False), comparison.failures)
+    if comparison.failures:
+        raise SystemExit(FAILED)
+
+
+def _listed(words: str | None) -> list[str] | None:
+    return None if words is None else [word.strip() for word in words.split(",")]

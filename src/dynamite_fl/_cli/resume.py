@@ -1,0 +1,56 @@
+"""The command ``dynamite resume``."""
+
+from typing import Annotated
+
+import typer
+
+from dynamite_fl._cli.app import app
+from dynamite_fl._cli.errors import errors
+from dynamite_fl._cli.options import DataDir, Engine, LastLine, RunPath
+from dynamite_fl.errors import RunFolderError
+
+_EPILOG = """
+[bold]Examples[/bold]
+
+dynamite resume runs/tuesday
+
+dynamite resume runs/from-python --task my_module:make_task  [dim]# begun by train() in Python[/dim]
+
+Exit codes: 0 success, 2 the folder cannot be used, 130 interrupted.
+"""
+
+
+@app.command(epilog=_EPILOG)
+def resume(
+    folder: RunPath,
+    data_dir: DataDir = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="The function that makes the task of a run that was begun in Python.",
+        ),
+    ] = None,
+    engine: Engine = "local",
+    as_json: LastLine = False,
+) -> None:
+    """Go on with an interrupted training, to the same result as without the interruption.
+
+    A run that was begun with --engine ray goes on with it: elsewhere, small models round
+    differently.
+    """
+    from dynamite_fl.job.runs import load_run
+    from dynamite_fl.training.run_folder import RunFolder
+
+    with errors(as_json):
+        run = RunFolder(folder)
+        job = load_run(run)
+        if run.nodes.exists():
+            raise RunFolderError(
+                f"{folder} is a run on real machines: go on with dynamite serve or cluster"
+            )
+        typer.echo(f"Going on in {folder}", err=as_json)
+
+        from dynamite_fl._cli.train import train_simulated  # only now, since it loads PyTorch
+
+        train_simulated(job, run, data_dir, as_json, on_ray=engine == "ray", task=task)

@@ -1,0 +1,229 @@
+"""What a person sees of a comparison: the progress of its runs, and tables at the end."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from dynamite_fl._cli.views.tables import NARROW, plain_table
+from dynamite_fl._format import count, number, number_spread, percent, percent_spread, points
+from dynamite_fl.compare.comparison import Comparison
+from dynamite_fl.compare.hindsight import Hindsight
+from dynamite_fl.compare.summary import ContenderSummary, Spread, Target
+
+_BEST = "bold green"
+_BAR = 30  # characters; fewer on a narrow terminal
+
+
+@dataclass
+class CompareView:
+    """The progress of runs: bars on a terminal, else a line for each run that ended.
+
+    Use it as a context manager, and as the watcher of the runs.
+    """
+
+    console: Console
+    total: int = 0
+    done: int = 0
+    _progress: Progress | None = None
+    _all: TaskID | None = None
+    _tasks: dict[str, TaskID] = field(default_factory=dict)
+    _shares: dict[str, float] = field(default_factory=dict)
+    _starts: dict[str, float] = field(default_factory=dict)
+
+    def __enter__(self) -> "CompareView":
+        if self.console.is_terminal:
+            self._progress = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=_BAR if self.console.width >= NARROW else None),
+                TextColumn("{task.fields[status]}", markup=False),
+                TimeElapsedColumn(),
+                console=self.console,
+                transient=True,
+            )
+            self._all = self._progress.add_task("all runs", total=max(self.total, 1), status="")
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def more(self, runs: int, finished: int) -> None:
+        """Take note of more runs, some of which were finished before."""
+        self.total += runs
+        self.done += finished
+        if finished:
+            self._print_line(f"{finished} of {count(runs, 'run')} were finished before")
+        self._draw()
+
+    def started(self, name: str) -> None:
+        """Show that a run started or resumed."""
+        self._starts[name] = time.monotonic()
+        self._shares[name] = 0.0
+        if self._progress is not None:
+            self._tasks[name] = self._progress.add_task(name, total=1.0, status="")
+
+    def moved(self, name: str, share: float, accuracy: float | None) -> None:
+        """Show the share of its limits that a run has used, and its accuracy if it is known."""
+        self._shares[name] = min(share, 1.0)
+        if self._progress is not None:
+            status = "" if accuracy is None else f"accuracy {percent(accuracy)}"
+            self._progress.update(self._tasks[name], completed=self._shares[name], status=status)
+        self._draw()
+
+    def finished(self, name: str, accuracy: float | None) -> None:
+        """Show that a run has finished."""
+        self._end(name)
+        seconds = time.monotonic() - self._starts[name]
+        reached = "" if accuracy is None else f"accuracy {percent(accuracy)}, "
+        self._print_line(f"{self.done} of {self.total}: {name}, {reached}took {seconds:.0f} s")
+
+    def failed(self, name: str, reason: str) -> None:
+        """Show that a run has failed."""
+        self._end(name)
+        self._print_line(f"{self.done} of {self.total}: {name} failed: {reason}")
+
+    def warned(self, name: str, message: str) -> None:
+        """Show a warning about a run that goes on."""
+        self.console.print(f"{name}: {message}", markup=False, soft_wrap=True)
+
+    def stopping(self) -> None:
+        """Show that all runs were interrupted."""
+        self.console.print("Stopping after the current rounds. Press Ctrl-C again to stop at once.")
+
+    def _end(self, name: str) -> None:
+        self.done += 1
+        self._shares.pop(name, None)
+        if self._progress is not None:
+            self._progress.remove_task(self._tasks.pop(name))
+        self._draw()
+
+    def _print_line(self, text: str) -> None:
+        """Print a line where there is no terminal; on one, the bars show as much."""
+        if self._progress is None:
+            self.console.print(text, markup=False, soft_wrap=True)
+
+    def _draw(self) -> None:
+        if self._progress is not None and self._all is not None:
+            self._progress.update(
+                self._all,
+                total=self.total,
+                completed=self.done + sum(self._shares.values()),
+                status=f"{self.done} of {self.total} done",
+            )
+
+
+def show_comparison(console: Console, comparison: Comparison) -> None:
+    """Show what each contender reached and spent, and what it took to reach the target."""
+    target, hindsight = comparison.target, comparison.hindsight
+    if target is None:
+        return
+    rows, seeds = comparison.contenders, comparison.request.seeds
+    covered = None if hindsight is None else hindsight.covered
+    console.print(_results_table(rows, seeds, covered, console.width))
+    notes = "* the most accurate"
+    if seeds > 1:
+        notes += "; ± one standard deviation over seeds"
+    console.print(f"{notes}\n", style="dim")
+    console.print(_target_table(rows, target, console.width))
+    console.print(
+        f"The target is {target.origin}. * the least among those that reach it on all seeds",
+        style="dim",
+    )
+    if hindsight is not None:
+        console.print()
+        _show_hindsight(console, hindsight)
+
+
+def show_failures(console: Console, failures: Mapping[str, str]) -> None:
+    """Show which runs failed, and why."""
+    for name, reason in failures.items():
+        line = Text.assemble((f"{name} failed: ", "bold red"), reason)
+        console.print(line, soft_wrap=True)
+
+
+def _results_table(
+    rows: Sequence[ContenderSummary],
+    seeds: int,
+    covered: Mapping[str, float | None] | None,
+    width: int,
+) -> Table:
+    """Return a table of all contenders; a narrow terminal shows the accuracy and shares only."""
+    streams = any(row.stream_loss is not None for row in rows)
+    worst = ("worst class",) if streams and width >= NARROW else ()
+    spent = ("rounds", "seconds", "cost") if width >= NARROW else ()
+    share = () if covered is None else ("of the way",)
+    table = plain_table("controller", "accuracy", *worst, *spent, *share)
+    for place, row in enumerate(rows):
+        name = row.contender + (" *" if place == 0 else "")
+        if len(row.results) < seeds:
+            name += f" ({len(row.results)} of {seeds} seeds)"
+        cells = {
+            "worst class": "-" if row.worst_class is None else _percent(row.worst_class),
+            "rounds": number_spread(row.rounds.mean, row.rounds.deviation, 0),
+            "seconds": _number(row.seconds),
+            "cost": _number(row.cost),
+            "of the way": _share(None if covered is None else covered.get(row.contender)),
+        }
+        shown = [cells[heading] for heading in (*worst, *spent, *share)]
+        table.add_row(name, _percent(row.accuracy), *shown, style=_BEST if place == 0 else "")
+    return table
+
+
+def _target_table(rows: Sequence[ContenderSummary], target: Target, width: int) -> Table:
+    """Return seconds and cost to the target; the least of those that always reach it is marked."""
+    narrow = width < NARROW
+    headings = ("seconds", "cost") if narrow else ("after seconds", "after cost")
+    table = plain_table(f"to {percent(target.accuracy)}", "reached", *headings)
+    sure = [row for row in rows if row.always_reached]
+    for row in rows:
+        cells = [f"{len(row.reached)} of {len(row.results)}"]
+        for key in ("seconds_to_target", "cost_to_target"):
+            spread = getattr(row, key)
+            least = min((getattr(contender, key).mean for contender in sure), default=None)
+            is_best = row in sure and spread.mean == least
+            text = "-"
+            if spread is not None:
+                text = number(spread.mean) if narrow else _number(spread)
+                text += " *" if is_best else "  "
+            cells.append(f"[{_BEST}]{text}[/]" if is_best else text)
+        table.add_row(row.contender, *cells)
+    return table
+
+
+def _show_hindsight(console: Console, hindsight: Hindsight) -> None:
+    best = hindsight.best
+    console.print(
+        f"The best setting in hindsight is [{_BEST}]{best.contender}[/] (local steps x batch "
+        f"size) with {_percent(best.accuracy)}, "
+        f"of {count(len(hindsight.tried), 'fixed setting')} and FedAvg's own.",
+    )
+    if hindsight.gap is not None:
+        deviation = "" if hindsight.deviation is None else f" ± {points(hindsight.deviation)}"
+        console.print(
+            f"It is {points(hindsight.gap)}{deviation} points of accuracy above FedAvg. "
+            '"Of the way" is the share of these points that a controller gains.',
+        )
+
+
+def _share(covered: float | None) -> str:
+    return "-" if covered is None else percent(covered, 0)
+
+
+def _percent(spread: Spread) -> str:
+    return percent_spread(spread.mean, spread.deviation)
+
+
+def _number(spread: Spread) -> str:
+    return number_spread(spread.mean, spread.deviation)

@@ -1,0 +1,1 @@
+"""Executors of Algorithm 3 for the clients of a cohort."""

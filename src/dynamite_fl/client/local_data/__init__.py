@@ -1,0 +1,1 @@
+"""A device's own samples, which arrive while it trains."""

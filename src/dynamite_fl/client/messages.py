@@ -1,0 +1,93 @@
+"""The order that a client gets, the reply that it gives and the state that it keeps."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from dynamite_fl.client.probe import ProbeFigures, ProbeMemory
+from dynamite_fl.client.step_path import StepPath
+from dynamite_fl.stream.buffer import Buffer
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """The server's order to one client for one round.
+
+    Attributes:
+        client: The client's place in the fleet.
+        round_index: The number of the round, k, from 1.
+        weights: The global model, (d,).
+        local_steps: The number of local steps, tau_k.
+        batch_size: The number of samples in the batch of a local step, s_i^k.
+        learning_rate: The learning rate, eta.
+        probe: Whether the client measures its loss.
+        remember: Whether the client keeps what a later probe compares with.
+        path: Whether the client measures the path of its local steps.
+        sketch: Whether the client sends a sketch of the probe's gradient instead of the gradient.
+    """
+
+    client: int
+    round_index: int
+    weights: Tensor
+    local_steps: int
+    batch_size: int
+    learning_rate: float
+    probe: bool
+    remember: bool
+    path: bool = False
+    sketch: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class ClientState:
+    """The data that a client carries from round to round.
+
+    Attributes:
+        memory: The last batch and its results, which the next probe compares with.
+        gradient_variance: The last measured gradient variance, M_i.
+        buffer: The stored samples; None if the client has all its samples from the start.
+        memory_is_used_up: Whether the batch in ``memory`` was the first batch of two rounds.
+    """
+
+    memory: ProbeMemory | None = None
+    gradient_variance: float | None = None
+    buffer: Buffer | None = None
+    memory_is_used_up: bool = False
+
+    def memory_for_probe(self, *, probe: bool, local_steps: int) -> ProbeMemory | None:
+        """Return what a probe of this round compares with; its batch is the round's first batch.
+
+        In a round of one local step, the first batch is also the last one, so that the next round
+        would begin with it again: the client would never learn from another sample. Therefore a
+        batch serves for two such rounds, and the round after them measures nothing.
+        """
+        if not probe or (self.memory_is_used_up and local_steps == 1):
+            return None
+        return self.memory
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """A client's reply to an order, together with its new state, which the server never gets.
+
+    Attributes:
+        weights: The local model after the local steps, (d,).
+        samples: The number of samples that the client has received so far, D_i^k.
+        figures: The measurements of a probe; None without a probe.
+        gradient: The gradient of the first batch at the global model, (d,), or a sketch of it,
+            (m,); None without a probe.
+        gradient_variance: The gradient variance, M_i; None if it was never measured.
+        measured_samples: The number of samples that were computed on to measure the gradient
+            variance and the drift in this round.
+        state: The state for the next round.
+        path: The path of the local steps; None if the order does not ask for it.
+    """
+
+    weights: Tensor
+    samples: int
+    figures: ProbeFigures | None
+    gradient: Tensor | None
+    gradient_variance: float | None
+    measured_samples: int
+    state: ClientState
+    path: StepPath | None = None

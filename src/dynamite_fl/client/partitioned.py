@@ -1,0 +1,60 @@
+"""Clients whose data are parts of one partition, made when they are needed."""
+
+from dataclasses import dataclass
+
+from dynamite_fl.client.client import Client
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.records import IntArray
+from dynamite_fl.stream.buffer import Buffer
+from dynamite_fl.stream.streams import Streams
+from dynamite_fl.task.partition import Partition
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionedClients:
+    """All clients of a partition; they share the model and the task's training data.
+
+    Attributes:
+        model: The model that is trained.
+        partition: The samples of each client.
+        seed: The seed of the training.
+        settings: The settings of a probe.
+        streams: When each client's samples arrive and which ones it stores; None if clients have
+            all their samples from the start.
+    """
+
+    model: FlatModel
+    partition: Partition
+    seed: int
+    settings: ProbeSettings
+    streams: Streams | None
+
+    def make(self, client: int) -> Client:
+        """Make the client at a place in the fleet."""
+        return Client(
+            model=self.model,
+            inputs=self.model.task.train_inputs,
+            targets=self.model.task.train_targets,
+            indices=self.partition.indices(client),
+            seed=self.seed,
+            settings=self.settings,
+            incoming=None if self.streams is None else StreamedSamples(self.streams, client),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedSamples:
+    """The samples that a simulated stream brings to one client."""
+
+    streams: Streams
+    client: int
+
+    def receive(
+        self,
+        round_index: int,
+        buffer: Buffer | None,
+        needed: IntArray,  # noqa: ARG002  rows of the task's data always keep their samples
+    ) -> tuple[Buffer, IntArray]:
+        """Take in the samples that have arrived; see ``IncomingSamples``."""
+        return self.streams.receive(self.client, round_index, buffer)

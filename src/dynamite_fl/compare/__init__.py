@@ -1,0 +1,1 @@
+"""Controllers side by side on the same job and limits."""

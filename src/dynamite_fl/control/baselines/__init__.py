@@ -1,0 +1,1 @@
+"""The controllers that DYNAMITE is compared with, one file per paper."""

@@ -1,0 +1,76 @@
+"""No-straggler: batch sizes in proportion to speed, so that all clients finish together.
+
+Z. Ma, Y. Xu, H. Xu, Z. Meng, L. Huang, Y. Xue: Adaptive Batch Size for Federated Learning in
+Resource-Constrained Edge Computing. IEEE Transactions on Mobile Computing, 2021.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dynamite_fl._validate import check_whole
+from dynamite_fl.control.controller import Measure
+from dynamite_fl.control.fitting import constant_plan
+from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
+from dynamite_fl.reports import RoundReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoStraggler:
+    """Uses s_i = floor(N s p_i / sum_j p_j) with the estimated speeds, at fixed local steps.
+
+    The authors also allow a learning rate of eta s_i / s for each client. It is left out here,
+    because all controllers train with the same learning rate.
+
+    Attributes:
+        local_steps: tau, the local steps of a round.
+        batch_size: s, the mean batch size of the clients in a round.
+    """
+
+    local_steps: int = 2
+    batch_size: int = 60
+
+    def __post_init__(self) -> None:
+        check_whole("local_steps", self.local_steps)
+        check_whole("batch_size", self.batch_size)
+
+    @property
+    def measures(self) -> Measure:
+        """Nothing."""
+        return "nothing"
+
+    def describe(self, _state: None) -> dict[str, float]:
+        """Return no numbers, because nothing is learned about the loss."""
+        return {}
+
+    def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, None]:
+        """Plan batch sizes in proportion to the speeds."""
+        clients = fleet.subset(cohort)
+        sizes = in_proportion(clients.samples_per_second, len(clients) * self.batch_size)
+        return constant_plan(clients, limits, self.local_steps, sizes), None
+
+    def adapt(
+        self,
+        _report: RoundReport,
+        fleet: Fleet,
+        remaining: Limits,
+        cohort: IntArray,
+        _state: None,
+    ) -> tuple[Plan, None]:
+        """Plan batch sizes in proportion to the speeds as estimated now."""
+        return self.start(fleet, remaining, cohort)
+
+
+def in_proportion(speeds: FloatArray, total: int) -> FloatArray:
+    """Split a total in proportion to speeds, rounded down, shape (n,).
+
+    If some speeds are infinite, these clients share all of it.
+
+    Example:
+        >>> in_proportion(np.array([90.0, 210.0, 250.0]), 180)  # 29.5, 68.7, 81.8
+        array([29., 68., 81.])
+    """
+    unlimited = np.isinf(speeds)
+    weights = unlimited.astype(np.float64) if unlimited.any() else speeds
+    # The 1e-9 keeps a share whole that is below a whole number by a rounding error only.
+    return np.asarray(np.floor(total * weights / weights.sum() + 1e-9))

@@ -1,0 +1,1 @@
+"""Estimates of the loss, of the clients' speeds, and of the gain of local steps."""

@@ -1,1 +1,0 @@
-"""Who runs the round, and what does it cost?"""

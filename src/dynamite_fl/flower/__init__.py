@@ -1,0 +1,33 @@
+"""Training on real machines, and DYNAMITE inside a Flower app of your own.
+
+In a ServerApp, call ``train``; in a ClientApp, use ``client_app`` with a ``local_client``. The
+folder ``examples/flower`` has such an app. Names are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dynamite_fl.flower.api import Result, local_client, train
+    from dynamite_fl.flower.clientapp import client_app
+    from dynamite_fl.flower.engine import Timeouts
+
+__all__ = ["Result", "Timeouts", "client_app", "local_client", "train"]
+
+_MODULES = {
+    "Result": "api",
+    "Timeouts": "engine",
+    "client_app": "clientapp",
+    "local_client": "api",
+    "train": "api",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

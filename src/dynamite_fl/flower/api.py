@@ -1,0 +1,165 @@
+"""Training inside a Flower app: ``train`` in its ServerApp, ``local_client`` in its ClientApp."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dynamite_fl._validate import check_name
+from dynamite_fl.api import Result as Result
+from dynamite_fl.api import describe_job, result_of
+from dynamite_fl.client.client import Client
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.local_data.incoming import incoming_client
+from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.control.controller import Controller
+from dynamite_fl.control.registry import make_controller
+from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+from dynamite_fl.flower.messenger import Grid
+from dynamite_fl.job.build import schedule_of
+from dynamite_fl.job.runs import open_run
+from dynamite_fl.job.training import Settings
+from dynamite_fl.records import Limits
+from dynamite_fl.stream.buffer import Storage
+from dynamite_fl.task.fingerprint import fingerprint
+from dynamite_fl.task.task import Task
+from dynamite_fl.training.loop import Training
+from dynamite_fl.training.round_record import RoundRecord
+from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.session import Session
+
+ProbeGradient = Literal["whole", "sketch"]
+
+
+def train(
+    grid: Grid,
+    task: Task,
+    limits: Limits,
+    controller: Controller[Any] | str = "dynamite-feedback",
+    *,
+    clients: int,
+    learning_rate: float,
+    seed: int = 0,
+    cohort: int | None = None,
+    select_by: str = "uniform",
+    evaluate_every: int = 1,
+    probe_every: int = 1,
+    probe_gradient: ProbeGradient = "whole",
+    min_nodes: int = 1,
+    max_samples_per_node: int = 10_000_000,
+    timeouts: Timeouts | None = None,
+    folder: Path | str | None = None,
+    on_round: Callable[[RoundRecord], None] | None = None,
+) -> Result:
+    """Train a model on the nodes of a Flower Grid until a limit is reached.
+
+    The nodes run a ClientApp made by ``client_app``. Arguments that ``dynamite_fl.train`` has too
+    mean the same and have the same defaults. All seconds are real seconds.
+
+    Args:
+        grid: The Grid that Flower passes to the main function of a ServerApp.
+        task: Model, loss and test data. The training data is on the nodes.
+        limits: The deadline, the budget and the rounds that training may use.
+        controller: The controller that chooses local steps and batch sizes, or its name.
+        clients: The largest number of nodes that take part.
+        learning_rate: The learning rate of the local steps.
+        seed: The seed of the first weights and of all random choices.
+        cohort: The number of nodes in a round; None for all of them.
+        select_by: How a cohort is drawn: ``uniform``, or ``data`` for chances in proportion to
+            the nodes' samples.
+        evaluate_every: The number of rounds from one evaluation to the next.
+        probe_every: The number of rounds from one measurement of the loss to the next.
+        probe_gradient: What nodes send of a gradient when the loss is measured: the ``whole``
+            gradient, or a ``sketch`` of at most 251 numbers.
+        min_nodes: The number of connected nodes that a round needs.
+        max_samples_per_node: The largest number of samples that a node may claim to hold. Models
+            are averaged by samples, so a node that claims more is refused.
+        timeouts: How long to wait for nodes; None for the defaults.
+        folder: The folder for history, model and checkpoint; None to keep none. If it holds a
+            part of this training, training goes on from there.
+        on_round: A function that is called with the record of each round.
+
+    Returns:
+        The trained model, the history, and the limit that ended the training.
+
+    Raises:
+        Infeasible: The limits do not allow a single round.
+        InvalidInput: An argument cannot be used.
+        TooFewNodes: Fewer than ``min_nodes`` nodes have connected in time.
+    """
+    settings = Settings(
+        learning_rate=learning_rate,
+        seed=seed,
+        cohort=cohort,
+        select_by=select_by,
+        evaluate_every=evaluate_every,
+        probe_every=probe_every,
+        probe_gradient=probe_gradient,
+    )
+    job = describe_job(task, limits, settings, controller, {"clients": clients})
+    run_folder = None if folder is None else RunFolder(Path(folder))
+    if run_folder is not None:
+        open_run(run_folder, job, fingerprint(task))
+    engine = FlowerEngine(
+        grid,
+        task,
+        clients,
+        learning_rate,
+        seed,
+        names_file=None if run_folder is None else run_folder.nodes,
+        timeouts=timeouts or Timeouts(),
+        min_nodes=min_nodes,
+        max_samples_per_node=max_samples_per_node,
+    )
+    if isinstance(controller, str):
+        controller = make_controller(controller, learning_rate=learning_rate)
+    training = Training(engine, controller, limits, schedule_of(job), engine.enroll())
+    outcome = Session(
+        training,
+        run_folder,
+        on_round=[] if on_round is None else [on_round],
+        seconds_between_checkpoints=0.0,  # a round on real machines is too expensive to lose
+    ).run()
+    return result_of(training, task, seed, outcome, run_folder)
+
+
+def local_client(
+    task: Task,
+    seed: int = 0,
+    *,
+    probe_gradient: ProbeGradient = "whole",
+    incoming: Path | str | None = None,
+    storage: Storage | None = None,
+) -> Client:
+    """Return the client of a device that loads its own data.
+
+    Args:
+        task: The model, the loss and the training data of the device.
+        seed: The seed of the client's batches.
+        probe_gradient: What the client is ready to send of a gradient: with ``sketch`` it refuses
+            every order to send a whole gradient.
+        incoming: The folder in which the device's samples arrive, as ``.npz`` files with the arrays
+            ``inputs`` and ``targets``. The task's training data then only show their format.
+        storage: The policy and size of the buffer for incoming samples. Default: a reservoir of
+            10,000 samples.
+
+    Raises:
+        InvalidInput: An argument cannot be used.
+    """
+    settings = ProbeSettings(only_sketches=_is_sketched(probe_gradient))
+    if incoming is not None:
+        return incoming_client(task, incoming, seed=seed, storage=storage, settings=settings)
+    return Client(
+        model=FlatModel(task, seed),
+        inputs=task.train_inputs,
+        targets=task.train_targets,
+        indices=np.arange(len(task.train_targets)),
+        seed=seed,
+        settings=settings,
+    )
+
+
+def _is_sketched(probe_gradient: str) -> bool:
+    check_name("probe_gradient", probe_gradient, ("whole", "sketch"))
+    return probe_gradient == "sketch"

@@ -1,0 +1,281 @@
+"""The engine for real devices, which are reached over Flower, in real time."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from flwr.app import RecordDict
+from torch import Tensor
+
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.messages import ClientState, Order
+from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.control.estimate.speed import fill_with_median
+from dynamite_fl.errors import TooFewNodes
+from dynamite_fl.flower.messages import (
+    TRAIN,
+    TrainOrder,
+    TrainReply,
+    check_path,
+    checked_reply,
+    from_content,
+    to_content,
+)
+from dynamite_fl.flower.messenger import Grid, Messenger, Request, Response
+from dynamite_fl.flower.roster import Roster
+from dynamite_fl.flower.round_outcome import Answer, round_outcome
+from dynamite_fl.flower.waiting import WaitStatus, wait_for_nodes, wait_status
+from dynamite_fl.flower.wire import Malformed
+from dynamite_fl.records import Fleet
+from dynamite_fl.task.task import Task
+from dynamite_fl.training.engine import Evaluation, RoundOrder, RoundOutcome
+from dynamite_fl.training.evaluate import evaluate
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """How long the server waits for nodes.
+
+    Attributes:
+        round_factor: The longest duration of a round, as a multiple of its planned seconds. Nodes
+            that have not replied by then are absent in this round.
+        min_round_seconds: The least time that nodes have for a round, whatever was planned.
+        join_seconds: The longest wait for nodes to connect while too few of them are connected.
+    """
+
+    round_factor: float = 3.0
+    min_round_seconds: float = 10.0
+    join_seconds: float = 60.0
+
+
+@dataclass(eq=False)
+class FlowerEngine:
+    """An engine whose devices are the nodes of a Flower Grid that run our ClientApp.
+
+    Attributes:
+        grid: The Grid.
+        task: Model, loss and test data. The training data is on the devices.
+        clients: The number of devices that can take part.
+        learning_rate: The learning rate of the local steps.
+        seed: The seed of the first weights.
+        names_file: The file for the devices' names, which a resume needs; None to keep none.
+        registered: The name that belongs to each node's key, by node id; empty without keys.
+        timeouts: How long to wait for nodes.
+        min_nodes: The number of nodes that a round needs.
+        expected_nodes: The number of nodes to wait for before the first round; None for all
+            ``clients``.
+        max_samples_per_node: The largest number of samples that a node may claim to hold. Models
+            are averaged by samples, so a node that claims more is refused.
+        on_wait: Called while the engine waits for nodes, whenever one has come or gone.
+        settings: How the devices measure gradient variance and drift.
+        states: Always empty, because devices keep their own state.
+    """
+
+    grid: Grid
+    task: Task
+    clients: int
+    learning_rate: float
+    seed: int = 0
+    names_file: Path | None = None
+    registered: Mapping[int, str] = field(default_factory=dict)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    min_nodes: int = 1
+    expected_nodes: int | None = None
+    max_samples_per_node: int = 10_000_000
+    on_wait: Callable[[WaitStatus], None] | None = None
+    settings: ProbeSettings = field(default_factory=ProbeSettings)
+    states: dict[int, ClientState] = field(default_factory=dict, init=False)
+    _last_round_ended: float | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.model = FlatModel(self.task, self.seed)
+        self._messenger = Messenger(self.grid)
+        self.roster = Roster(
+            self._messenger,
+            self.clients,
+            self.names_file,
+            self.max_samples_per_node,
+            self.registered,
+        )
+        self._samples = np.full(self.clients, np.nan)
+        self._batch_sizes: dict[int, int] = {}
+
+    def enroll(self) -> Fleet:
+        """Wait for the devices and return the fleet, with the speeds that they report.
+
+        Raises:
+            TooFewNodes: Fewer nodes have connected than a round needs.
+        """
+        expected = self.clients if self.expected_nodes is None else self.expected_nodes
+        wait_for_nodes(self.roster, expected, self.timeouts.join_seconds, self.on_wait)
+        if len(self.roster.connected) < self.min_nodes:
+            raise self._too_few()
+        self.roster.fix_order()
+        is_connected = np.isin(np.arange(self.clients), list(self.roster.connected))
+        speed, comm_seconds = np.ones(self.clients), np.zeros(self.clients)
+        for client, node in self.roster.connected.items():
+            self._samples[client] = node.introduction.samples
+            speed[client] = node.introduction.samples_per_second
+            comm_seconds[client] = node.comm_seconds
+        return Fleet(
+            samples=np.ceil(fill_with_median(self._samples, np.isfinite(self._samples))),
+            gradient_variance=1.0,
+            samples_per_second=fill_with_median(speed, is_connected),
+            comm_seconds=fill_with_median(comm_seconds, is_connected),
+            name=self._labels(),
+        )
+
+    def first_weights(self) -> Tensor:
+        """Return the global model before training, (d,)."""
+        return self.model.first_weights.clone()
+
+    def named_weights(self, weights: Tensor) -> dict[str, Tensor]:
+        """Return the weights by their names and in their shapes."""
+        return self.model.named(weights)
+
+    def most_samples(self, order: RoundOrder) -> int:
+        """Return the most samples that a round may compute on, measurements included."""
+        samples = order.plan.local_steps * int(order.plan.batch_sizes.sum())
+        if order.probe:
+            for client, size in zip(order.cohort, order.plan.batch_sizes, strict=True):
+                samples += max(self._batch_sizes.get(int(client), 0) - int(size), 0)
+            measured = self.settings.variance_samples + self.settings.drift_samples
+            samples += len(order.cohort) * measured
+        return samples
+
+    def close(self) -> None:
+        """Do nothing: the engine has started neither the Grid nor the nodes."""
+
+    def evaluate(self, weights: Tensor, round_index: int) -> Evaluation:  # noqa: ARG002
+        """Return accuracy and loss on the test data."""
+        return evaluate(self.model, weights)
+
+    def run_round(self, order: RoundOrder) -> RoundOutcome:
+        """Play a round with the devices of the cohort that are connected.
+
+        A round begins when the round before it has ended, so its seconds include what the server
+        does between rounds.
+
+        Raises:
+            TooFewNodes: Fewer nodes are connected than a round needs, and no others have come.
+        """
+        began = time.monotonic() if self._last_round_ended is None else self._last_round_ended
+        ends = began + order.seconds_left
+        node_ids = self._node_ids(order, ends)
+        timeout = max(min(self._round_timeout(order), ends - time.monotonic()), 0.0)
+        requests = [
+            Request(node_id, self._order(order, client)) for client, node_id in node_ids.items()
+        ]
+        responses = self._messenger.exchange(requests, TRAIN, str(order.round_index), timeout)
+        answers = {
+            client: answer
+            for client, node_id in node_ids.items()
+            if (answer := self._answer(order, client, responses.get(node_id))) is not None
+        }
+        self._last_round_ended = time.monotonic()
+        outcome = round_outcome(
+            order,
+            set(node_ids),
+            answers,
+            seconds=min(self._last_round_ended - began, order.seconds_left),
+            max_samples=self.most_samples(order),
+            weights=self.model.first_weights,
+        )
+        self._note_batch_sizes(order, answers)
+        return outcome
+
+    def _node_ids(self, order: RoundOrder, ends: float) -> dict[int, int]:
+        """Return the node ids of the cohort's connected clients; wait if they are too few."""
+        self.roster.update()
+        needed = min(self.min_nodes, len(order.cohort))
+        if len(self._connected(order)) < needed:
+            seconds = min(self.timeouts.join_seconds, ends - time.monotonic())
+            wait_for_nodes(self.roster, self.min_nodes, seconds, self.on_wait)
+            if len(self._connected(order)) < needed and time.monotonic() < ends:
+                raise self._too_few()
+        return self._connected(order)
+
+    def _connected(self, order: RoundOrder) -> dict[int, int]:
+        connected = self.roster.connected
+        return {
+            int(client): connected[client].node_id for client in order.cohort if client in connected
+        }
+
+    def _too_few(self) -> TooFewNodes:
+        status = wait_status(self.roster, self.min_nodes)
+        return TooFewNodes(
+            f"too few nodes have connected within {self.timeouts.join_seconds:g} s. {status}. "
+            "Start the missing nodes or look at their logs, then start the training again"
+        )
+
+    def _round_timeout(self, order: RoundOrder) -> float:
+        planned = order.plan.seconds / order.plan.rounds
+        return max(self.timeouts.round_factor * planned, self.timeouts.min_round_seconds)
+
+    def _order(self, order: RoundOrder, client: int) -> RecordDict:
+        """Return the content of the message that orders a round from one client."""
+        (position,) = np.flatnonzero(order.cohort == client)
+        client_order = Order(
+            client=client,
+            round_index=order.round_index,
+            weights=order.weights,
+            local_steps=order.plan.local_steps,
+            batch_size=int(order.plan.batch_sizes[position]),
+            learning_rate=self.learning_rate,
+            probe=order.probe,
+            remember=order.remember,
+            path=order.path,
+            sketch=order.sketch,
+        )
+        return to_content(TrainOrder(self.roster.training, client_order))
+
+    def _answer(self, order: RoundOrder, client: int, response: Response | None) -> Answer | None:
+        """Return a client's valid answer; log why there is none, and return None, otherwise."""
+        if response is None or not response.is_from_node:
+            self.roster.disconnect(
+                client, f"it did not reply to the order of round {order.round_index} in time"
+            )
+            return None
+        try:
+            if response.error is not None:
+                raise Malformed(response.error)
+            received = from_content(response.message.content, TrainReply)
+            work = received.work
+            reply = checked_reply(
+                received.reply,
+                work,
+                self.model.first_weights,
+                self.max_samples_per_node,
+                sketched=order.sketch,
+            )
+            check_path(reply, asked=order.path)
+        except Malformed as error:
+            name = self.roster.names[client]
+            _log.warning(
+                "%s is absent in round %d, because its reply cannot be used: %s.",
+                name,
+                order.round_index,
+                error,
+            )
+            return None
+        self._samples[client] = reply.samples
+        return Answer(reply, work, max(response.seconds - work.seconds, 0.0))
+
+    def _note_batch_sizes(self, order: RoundOrder, answers: dict[int, Answer]) -> None:
+        """Keep the batch sizes of a round: the next probe computes on the same batches again."""
+        for client, size in zip(order.cohort, order.plan.batch_sizes, strict=True):
+            if int(client) in answers:
+                self._batch_sizes[int(client)] = int(size)
+
+    def _labels(self) -> list[str]:
+        """Return a name for every client; those that have not come yet are numbered."""
+        names = self.roster.names
+        return [
+            *names,
+            *(f"unconnected {client + 1}" for client in range(len(names), self.clients)),
+        ]

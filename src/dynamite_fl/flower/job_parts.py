@@ -1,0 +1,122 @@
+"""The parts of a job that real machines need, each built on its own."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dynamite_fl.client.client import Client
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.local_data.incoming import incoming_client
+from dynamite_fl.client.partitioned import PartitionedClients
+from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.errors import JobError
+from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+from dynamite_fl.flower.superlink import SuperLink
+from dynamite_fl.flower.waiting import WaitStatus
+from dynamite_fl.job.build import (
+    build_controller,
+    build_partition,
+    build_stream,
+    build_streams,
+    build_task,
+    number_of_devices,
+    schedule_of,
+)
+from dynamite_fl.job.training import TrainingJob
+from dynamite_fl.task.task import Task
+from dynamite_fl.training.loop import Training
+from dynamite_fl.training.run_folder import RunFolder
+
+
+def build_client(
+    job: TrainingJob,
+    data_dir: Path | None,
+    part: int | None = None,
+    incoming: Path | None = None,
+) -> Client:
+    """Build the client of a node.
+
+    Args:
+        job: The job.
+        data_dir: The folder of the datasets; None for the default folder.
+        part: The part of the job's partition that the client has, from 0; None for all training
+            data of the job's task.
+        incoming: The folder in which the client's samples arrive, instead of the job's data. The
+            job's stream says how many of them are kept.
+
+    Raises:
+        JobError: The job has no such part, or both a part and a folder are given.
+    """
+    if part is not None and incoming is not None:
+        raise JobError("--part and --incoming exclude each other: use one of them")
+    task, seed = build_task(job, data_dir), job.settings.seed
+    settings = ProbeSettings(only_sketches=job.settings.sends_sketches)
+    if incoming is not None:
+        stream = build_stream(job)
+        storage = None if stream is None else stream.storage(seed)
+        return incoming_client(task, incoming, seed=seed, storage=storage, settings=settings)
+    model = FlatModel(task, seed)
+    if part is None:
+        every_sample = np.arange(len(task.train_targets))
+        return Client(model, task.train_inputs, task.train_targets, every_sample, seed, settings)
+    devices = number_of_devices(job)
+    if part >= devices:
+        raise JobError(
+            f"--part is {part}, but the job has {devices} devices: use 0 to {devices - 1}"
+        )
+    partition = build_partition(job, task, devices)
+    streams = build_streams(job, task, partition)
+    return PartitionedClients(model, partition, seed, settings, streams).make(part)
+
+
+def build_training(
+    job: TrainingJob,
+    task: Task,
+    folder: RunFolder,
+    link: SuperLink,
+    *,
+    timeouts: Timeouts,
+    min_nodes: int,
+    expected_nodes: int,
+    on_wait: Callable[[WaitStatus], None] | None = None,
+) -> Training:
+    """Wait for the nodes of a job, and return its training on them.
+
+    Args:
+        job: The job.
+        task: The job's task.
+        folder: The folder of the run, which keeps the names of the nodes.
+        link: The SuperLink that the nodes connect to.
+        timeouts: How long to wait for nodes.
+        min_nodes: The number of nodes that a round needs.
+        expected_nodes: The number of nodes to wait for before the first round.
+        on_wait: Called while it waits for nodes, whenever one has come or gone.
+
+    Raises:
+        TooFewNodes: Fewer than ``min_nodes`` nodes have connected in time.
+        JobError: The job's controller needs a pilot run, which real machines do not do.
+    """
+    controller = build_controller(job, _refuse_pilot)
+    engine = FlowerEngine(
+        grid=link.grid,
+        task=task,
+        clients=number_of_devices(job),
+        learning_rate=job.settings.learning_rate,
+        seed=job.settings.seed,
+        names_file=folder.nodes,
+        registered=link.registered,
+        timeouts=timeouts,
+        min_nodes=min_nodes,
+        expected_nodes=expected_nodes,
+        on_wait=on_wait,
+    )
+    return Training(engine, controller, job.limits, schedule_of(job), engine.enroll())
+
+
+def _refuse_pilot(_: int) -> dict[str, Any]:
+    raise JobError(
+        "the controller cooptfl plans by a pilot run on simulated devices, which real machines do "
+        "not do: choose another controller"
+    )

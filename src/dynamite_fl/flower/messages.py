@@ -1,0 +1,241 @@
+"""Records as Flower messages and back, checked where they arrive.
+
+``training/codec.py`` turns records into bytes and checks the types of what it reads. Here values
+are checked too. A message that does not fit is ``Malformed``: its sender is absent in the round,
+and nobody else is affected.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+import torch
+from flwr.app import RecordDict
+from torch import Tensor
+
+from dynamite_fl._validate import check_number, check_whole
+from dynamite_fl.client.messages import ClientState, Order, Reply
+from dynamite_fl.client.sketch import sketch
+from dynamite_fl.errors import InvalidInput
+from dynamite_fl.flower.wire import Malformed, pack, unpack
+from dynamite_fl.training.codec import from_bytes, to_bytes
+
+TRAIN, INTRODUCE = "train", "query"  # Flower's types for the two messages that a server sends
+
+_MAX_STEPS = 1_000_000
+_MAX_SAMPLES = 1_000_000_000
+_MAX_NAME_LENGTH = 200
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What a device reports about itself when it connects.
+
+    Attributes:
+        name: The name of the device, which it keeps when it reconnects.
+        samples: The number of samples that it holds.
+        samples_per_second: Its speed in a short trial, as a first guess.
+        seconds: Seconds that the device took to find this out.
+    """
+
+    name: str
+    samples: int
+    samples_per_second: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a device computed in a round, beside its reply.
+
+    Attributes:
+        computed: The number of samples that it computed gradients on in its local steps.
+        step_seconds: Seconds of one local step.
+        seconds: Seconds of all that it computed.
+    """
+
+    computed: int
+    step_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class TrainOrder:
+    """What a server sends to a device for a round.
+
+    Attributes:
+        training: A random word that identifies the training, so that a device uses no state of
+            another training.
+        order: What to do.
+    """
+
+    training: str
+    order: Order
+
+
+@dataclass(frozen=True, eq=False)
+class TrainReply:
+    """What a device sends back after a round.
+
+    Attributes:
+        reply: The local model and what was measured. Its state is empty: a device keeps its own.
+        work: What the device computed.
+    """
+
+    reply: Reply
+    work: Work
+
+
+def train_reply(reply: Reply, work: Work) -> TrainReply:
+    """Return the message of a device, without the state that stays with it."""
+    return TrainReply(replace(reply, state=ClientState()), work)
+
+
+@contextmanager
+def _invalid_as_malformed() -> Iterator[None]:
+    """Raise Malformed for numbers that cannot be used, so that their sender is absent."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise Malformed(str(error)) from None
+
+
+def to_content(record: TrainOrder | TrainReply | Introduction) -> RecordDict:
+    """Return the content of a message that holds a record.
+
+    Example:
+        >>> met = Introduction("ward", samples=40, samples_per_second=90.0, seconds=0.1)
+        >>> from_content(to_content(met), Introduction) == met
+        True
+    """
+    return pack(to_bytes(record))
+
+
+def from_content(content: RecordDict, kind: type[Record]) -> Record:
+    """Return the record in a message.
+
+    Raises:
+        Malformed: The message holds something else; the text says what.
+    """
+    try:
+        return from_bytes(unpack(content), kind)
+    except ValueError as error:
+        raise Malformed(f"the message cannot be read: {error}") from None
+
+
+@_invalid_as_malformed()
+def check_order(order: Order, like: Tensor, *, only_sketches: bool) -> None:
+    """Refuse an order that is out of range, or that asks for more than the device gives away.
+
+    Args:
+        order: The order.
+        like: A model of the right shape, (d,).
+        only_sketches: Whether the device refuses to send a whole gradient.
+
+    Raises:
+        Malformed: The order cannot be followed; the text says why.
+    """
+    check_whole("local_steps", order.local_steps, least=1, most=_MAX_STEPS)
+    check_whole("batch_size", order.batch_size, least=1, most=_MAX_SAMPLES)
+    check_whole("round_index", order.round_index, least=1, most=_MAX_SAMPLES)
+    check_whole("client", order.client, least=0, most=_MAX_SAMPLES)
+    check_number("learning_rate", order.learning_rate)
+    _shape("weights", order.weights, like)
+    if not torch.isfinite(order.weights).all():
+        raise Malformed("the weights are not finite")
+    if order.probe and only_sketches and not order.sketch:
+        raise Malformed(
+            "the order asks for a whole gradient, but the job of this node has "
+            'training.probe_gradient = "sketch"'
+        )
+
+
+@_invalid_as_malformed()
+def check_introduction(introduction: Introduction, max_samples: int) -> None:
+    """Refuse an introduction that cannot be true.
+
+    Raises:
+        Malformed: A value is out of range; the text says which.
+    """
+    name = introduction.name
+    if not 0 < len(name) <= _MAX_NAME_LENGTH or not name.isprintable():
+        raise Malformed(f"its name must be 1 to {_MAX_NAME_LENGTH} printable characters")
+    check_whole("samples", introduction.samples, least=1, most=max_samples)
+    check_number("samples_per_second", introduction.samples_per_second)
+    check_number("seconds", introduction.seconds)
+
+
+@_invalid_as_malformed()
+def checked_reply(
+    reply: Reply, work: Work, like: Tensor, max_samples: int, *, sketched: bool = False
+) -> Reply:
+    """Return a reply without the measurements that cannot be used.
+
+    Weights that are not finite stay in the reply: the loop counts them, and stops the training
+    if all updates of a round are like that.
+
+    Args:
+        reply: The reply.
+        work: What its sender computed.
+        like: A model of the right shape, (d,).
+        max_samples: The largest number of samples that a device may claim to hold.
+        sketched: Whether sketches of gradients were asked for in place of gradients.
+
+    Raises:
+        Malformed: The weights are not of the model's shape, or a number cannot be true.
+    """
+    check_whole("samples", reply.samples, least=1, most=max_samples)
+    check_whole("computed", work.computed, least=1, most=_MAX_STEPS * _MAX_SAMPLES)
+    check_number("step_seconds", work.step_seconds)
+    check_number("seconds", work.seconds)
+    _shape("weights", reply.weights, like)
+    for field in fields(reply):
+        value = getattr(reply, field.name)
+        if type(value) is int:
+            check_whole(field.name, value, least=0, most=_MAX_SAMPLES)
+    if reply.gradient is not None:
+        _shape("gradient", reply.gradient, sketch(like) if sketched else like)
+    if not (_are_measurements_valid(reply) and torch.isfinite(reply.weights).all()):
+        return replace(reply, figures=None, gradient=None, gradient_variance=None)
+    return reply
+
+
+def check_path(reply: Reply, asked: bool) -> None:
+    """Refuse a reply whose path is missing, was not asked for, or cannot be used.
+
+    The path of a reply whose weights are not finite is not checked, as the loop refuses both.
+
+    Raises:
+        Malformed: The path is not as it must be; the text says why.
+    """
+    if (reply.path is not None) != asked:
+        raise Malformed("its path is missing" if asked else "it has a path that was not asked for")
+    if reply.path is None or not torch.isfinite(reply.weights).all():
+        return
+    _shape("the sketch of the path", reply.path.first_half, sketch(reply.weights))
+    variance = reply.path.gradient_variance
+    if not torch.isfinite(reply.path.first_half).all() or variance < 0 or math.isinf(variance):
+        raise Malformed("its path is not finite, or its gradient variance is negative")
+
+
+def _are_measurements_valid(reply: Reply) -> bool:
+    """Tell whether no figure of a probe is infinite, and none but the drift is negative."""
+    figures = {} if reply.figures is None else vars(reply.figures)
+    variance = reply.gradient_variance
+    return (
+        not any(math.isinf(figure) for figure in figures.values())
+        and not any(figure < 0 for name, figure in figures.items() if name != "drift")
+        and (variance is None or 0 <= variance < math.inf)
+        and (reply.gradient is None or bool(torch.isfinite(reply.gradient).all()))
+    )
+
+
+def _shape(name: str, tensor: Tensor, like: Tensor) -> None:
+    if tensor.dtype != like.dtype:
+        raise Malformed(f"{name}: the numbers are {tensor.dtype}, not {like.dtype}")
+    if tensor.shape != like.shape:
+        raise Malformed(f"{name}: the shape is {tuple(tensor.shape)}, not {tuple(like.shape)}")

@@ -1,0 +1,135 @@
+"""Requests to nodes over a Flower Grid, and the replies that arrive in time."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
+
+_APP_FAILED = (ErrorCode.CLIENT_APP_RAISED_EXCEPTION, ErrorCode.LOAD_CLIENT_APP_EXCEPTION)
+_POLL_SECONDS = 0.005  # between two checks for replies
+
+
+class Grid(Protocol):
+    """The part of Flower's Grid that this package uses."""
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of the nodes that are connected."""
+        ...
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages and return their ids, in the same order."""
+        ...
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies to these messages that have arrived."""
+        ...
+
+
+@dataclass(frozen=True)
+class Request:
+    """A message for one node.
+
+    Attributes:
+        node_id: The id of the node in Flower.
+        content: What the message holds.
+    """
+
+    node_id: int
+    content: RecordDict
+
+
+@dataclass(frozen=True)
+class Response:
+    """The reply of one node.
+
+    Attributes:
+        message: The reply, or Flower's error in its place.
+        seconds: Seconds from the request to the arrival of the reply.
+    """
+
+    message: Message
+    seconds: float
+
+    @property
+    def error(self) -> str | None:
+        """The text of the error that came instead of a reply; None if a reply came."""
+        if self.message.has_error():
+            return f"error {self.message.error.code}: {self.message.error.reason}"
+        return None
+
+    @property
+    def is_from_node(self) -> bool:
+        """Whether the node itself has answered, even if only to report that its app failed."""
+        return not self.message.has_error() or self.message.error.code in _APP_FAILED
+
+
+@dataclass
+class Messenger:
+    """Sends requests over a Grid and collects replies; replies that come too late are dropped."""
+
+    grid: Grid
+    _overdue: set[str] = field(default_factory=set)
+
+    def send(
+        self, requests: Sequence[Request], message_type: str, group: str, seconds_valid: float
+    ) -> dict[str, int]:
+        """Send requests that nodes may answer for some seconds.
+
+        Returns:
+            The node id of every request that was sent, by message id.
+        """
+        messages = [
+            Message(
+                content=request.content,
+                dst_node_id=request.node_id,
+                message_type=message_type,
+                ttl=seconds_valid,
+                group_id=group,
+            )
+            for request in requests
+        ]
+        message_ids = self.grid.push_messages(messages) if messages else []
+        node_ids = [request.node_id for request in requests]
+        pairs = zip(message_ids, node_ids, strict=True)
+        return {message_id: node_id for message_id, node_id in pairs if message_id}
+
+    def pull_reply(self, message_id: str) -> Message | None:
+        """Return the reply to a message; None if it has not arrived."""
+        return next(iter(self.grid.pull_messages([message_id])), None)
+
+    def exchange(
+        self, requests: Sequence[Request], message_type: str, group: str, timeout: float
+    ) -> dict[int, Response]:
+        """Send requests and wait for the replies, for at most ``timeout`` seconds.
+
+        Replies are pulled one at a time, so that every reply has its own time of arrival.
+
+        Returns:
+            The replies that arrived in time, by node id.
+        """
+        self._drop_overdue()
+        began = time.monotonic()
+        waiting = self.send(requests, message_type, group, timeout)
+        responses: dict[int, Response] = {}
+        while waiting:
+            for message_id in list(waiting):
+                message = self.pull_reply(message_id)
+                if message is not None:
+                    node_id = waiting.pop(message_id)
+                    responses[node_id] = Response(message, time.monotonic() - began)
+            seconds_left = began + timeout - time.monotonic()
+            if seconds_left <= 0:
+                break
+            if waiting:
+                time.sleep(min(_POLL_SECONDS, seconds_left))
+        self._overdue |= set(waiting)
+        return responses
+
+    def _drop_overdue(self) -> None:
+        """Discard the replies to earlier requests that arrived too late."""
+        self._overdue = {
+            message_id for message_id in self._overdue if self.pull_reply(message_id) is None
+        }

@@ -1,0 +1,97 @@
+"""The outcome of a round on real machines, computed from the answers of the nodes."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from dynamite_fl.client.messages import Reply
+from dynamite_fl.flower.messages import Work
+from dynamite_fl.reports import RoundReport
+from dynamite_fl.training.collect import collect
+from dynamite_fl.training.engine import RoundOrder, RoundOutcome
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The valid answer of one device to its order.
+
+    Attributes:
+        reply: The result of Algorithm 3.
+        work: What the device computed, and how long it took.
+        comm_seconds: Seconds that order and reply spent on the network.
+    """
+
+    reply: Reply
+    work: Work
+    comm_seconds: float
+
+
+def round_outcome(
+    order: RoundOrder,
+    asked: Collection[int],
+    answers: dict[int, Answer],
+    *,
+    seconds: float,
+    max_samples: int,
+    weights: Tensor,
+) -> RoundOutcome:
+    """Summarise a round.
+
+    Args:
+        order: The round that was ordered.
+        asked: The clients that were sent an order.
+        answers: The answers that arrived in time and are valid, by client.
+        seconds: The duration of the round.
+        max_samples: The largest number of samples that the round may be charged for.
+        weights: A model, for the size of what was sent.
+    """
+    by_cohort = [answers.get(int(client)) for client in order.cohort]
+    replies = [None if answer is None else answer.reply for answer in by_cohort]
+    arrived = [reply for reply in replies if reply is not None]
+    return RoundOutcome(
+        report=_report(order, by_cohort, replies),
+        updates=[reply.weights for reply in arrived],
+        paths=[reply.path for reply in arrived if reply.path is not None],
+        seconds=seconds,
+        samples=min(_samples(order, asked, by_cohort), max_samples),
+        sent_bytes=_sent_bytes(len(asked), arrived, weights),
+    )
+
+
+def _samples(order: RoundOrder, asked: Collection[int], answers: Sequence[Answer | None]) -> int:
+    """Count the samples computed on; a client that did not answer may have computed them all."""
+    samples = 0
+    sizes = order.plan.batch_sizes
+    for client, size, answer in zip(order.cohort, sizes, answers, strict=True):
+        if answer is not None:
+            samples += answer.work.computed + answer.reply.measured_samples
+        elif int(client) in asked:
+            samples += order.plan.local_steps * int(size)
+    return samples
+
+
+def _sent_bytes(orders: int, replies: Sequence[Reply], weights: Tensor) -> int:
+    """Count the bytes of models sent out, and of models, gradients and sketches received."""
+    numbers = (orders + len(replies)) * weights.numel()
+    numbers += sum(reply.gradient.numel() for reply in replies if reply.gradient is not None)
+    numbers += sum(reply.path.first_half.numel() for reply in replies if reply.path is not None)
+    return numbers * weights.element_size()
+
+
+def _report(
+    order: RoundOrder, answers: Sequence[Answer | None], replies: Sequence[Reply | None]
+) -> RoundReport:
+    samples = np.array([np.nan if reply is None else reply.samples for reply in replies])
+    return RoundReport(
+        round_index=order.round_index,
+        clients=order.cohort,
+        local_steps=order.plan.local_steps,
+        batch_sizes=order.plan.batch_sizes,
+        present=np.array([answer is not None for answer in answers]),
+        samples=samples,
+        step_seconds=np.array([a.work.step_seconds if a else np.nan for a in answers]),
+        comm_seconds=np.array([a.comm_seconds if a else np.nan for a in answers]),
+        probe=collect(replies, samples) if order.probe else None,
+    )

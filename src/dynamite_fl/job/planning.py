@@ -1,0 +1,72 @@
+"""A planning job: limits, a fleet and the loss, from TOML.
+
+Its tables ``limits``, ``geometry`` and ``fleet`` have the keys of the records ``Limits``,
+``LossGeometry`` and ``Fleet``; ``fleet`` may also name a CSV file with these as its columns.
+"""
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynamite_fl._csv import read_csv
+from dynamite_fl.errors import JobError
+from dynamite_fl.job.read import check_tables, read_tables, table_record
+from dynamite_fl.records import Fleet, Limits, LossGeometry
+
+_TABLES = {"limits": Limits, "geometry": LossGeometry, "fleet": Fleet}
+
+
+@dataclass(frozen=True, eq=False)
+class PlanningJob:
+    """A checked planning job.
+
+    Attributes:
+        fleet: The devices.
+        limits: What training may use.
+        geometry: How the loss behaves.
+        files: The files that the job was read from.
+    """
+
+    fleet: Fleet
+    limits: Limits
+    geometry: LossGeometry
+    files: tuple[Path, ...]
+
+
+def load_planning_job(path: Path | None = None, overrides: Iterable[str] = ()) -> PlanningJob:
+    """Load the job in a file, or the embedded one, with overrides applied.
+
+    Example:
+        >>> job = load_planning_job(overrides=["limits.deadline=2000"])
+        >>> len(job.fleet), job.limits.deadline, job.fleet.label(0)
+        (20, 2000, 'small-1')
+    """
+    tables = read_tables(path, "planning.toml", overrides)
+    check_tables(tables, list(_TABLES))
+    files = [] if path is None else [path]
+    fleet = tables["fleet"]
+    if isinstance(fleet, str):
+        files.append((Path() if path is None else path.parent) / fleet)
+        fleet = _read_fleet_csv(files[-1])
+    if not isinstance(fleet, dict):
+        raise JobError("fleet must be a table or the name of a CSV file")
+    return PlanningJob(
+        fleet=table_record(Fleet, "fleet", fleet),
+        limits=table_record(Limits, "limits", tables["limits"]),
+        geometry=table_record(LossGeometry, "geometry", tables["geometry"]),
+        files=tuple(files),
+    )
+
+
+def in_job_words(message: str) -> str:
+    """Replace the names of records in a message by those of a job's tables."""
+    for table, record in _TABLES.items():
+        message = message.replace(f"{record.__name__}.", f"{table}.")
+    return message
+
+
+def _read_fleet_csv(path: Path) -> dict[str, list[object]]:
+    parameters = inspect.signature(Fleet).parameters
+    needed = [key for key, each in parameters.items() if each.default is each.empty]
+    return read_csv(path, list(parameters), needed, words=["name"])

@@ -1,0 +1,170 @@
+"""A training job: what to train on which devices within which limits, from TOML.
+
+The tables are ``task``, ``limits``, ``devices``, ``partition``, ``stream``, ``controller`` and
+``training``. This module reads and checks them; ``build.py`` makes what they describe.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dynamite_fl._validate import check_name, check_number, check_whole
+from dynamite_fl.errors import InvalidInput, JobError
+from dynamite_fl.job.devices import resolve_devices
+from dynamite_fl.job.read import Tables, check_tables, read_tables, table_record
+from dynamite_fl.records import Limits
+from dynamite_fl.tracking.track import TRACKERS
+
+NEEDED_TABLES = ("task", "limits", "training")
+OPTIONAL_TABLES = ("devices", "partition", "stream", "controller")
+DEFAULT_CONTROLLER = "dynamite-feedback"
+DEFAULT_DEVICES = "vm20"
+DEFAULT_PARTITION = {"kind": "wang", "case": 1}  # the same kind of data for every client
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The table ``training``.
+
+    Attributes:
+        learning_rate: The step size eta of local steps.
+        seed: The seed of everything that is drawn at random.
+        cohort: The number of clients in a round. Default: all.
+        select_by: How a cohort is drawn: ``uniform``, or ``data`` for chances in proportion to
+            clients' samples.
+        evaluate_every: The number of rounds from one evaluation to the next.
+        probe_every: The number of rounds from one measurement of the loss to the next.
+        probe_gradient: What clients send of the gradient when the loss is measured: ``whole``, or
+            a ``sketch`` of at most 251 numbers.
+        free_probes: Whether measurements are free of charge, as in the paper's experiments.
+        workers: The number of processes that compute for the clients. Results do not depend on it.
+        track: The trackers that are told of each round: ``tensorboard``, ``mlflow``.
+    """
+
+    learning_rate: float
+    seed: int = 0
+    cohort: int | None = None
+    select_by: str = "uniform"
+    evaluate_every: int = 1
+    probe_every: int = 1
+    probe_gradient: str = "whole"
+    free_probes: bool = False
+    workers: int = 1
+    track: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        check_number("training.learning_rate", self.learning_rate, positive=True)
+        check_whole("training.seed", self.seed, least=0, most=2**53)
+        if self.cohort is not None:
+            check_whole("training.cohort", self.cohort)
+        for name in ("evaluate_every", "probe_every", "workers"):
+            check_whole(f"training.{name}", getattr(self, name))
+        check_name("training.select_by", self.select_by, ("uniform", "data"))
+        check_name("training.probe_gradient", self.probe_gradient, ("whole", "sketch"))
+        if not isinstance(self.free_probes, bool):
+            raise InvalidInput(f"training.free_probes is {self.free_probes!r}: use true or false")
+        if isinstance(self.track, str) or not isinstance(self.track, Sequence):
+            raise InvalidInput("training.track must be a list of trackers")
+        for name in self.track:
+            check_name("tracker", name, TRACKERS)
+
+    @property
+    def sends_sketches(self) -> bool:
+        """Whether clients send sketches of gradients instead of gradients."""
+        return self.probe_gradient == "sketch"
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """A training job, resolved: it names no file and lacks no table.
+
+    Attributes:
+        tables: All tables, with overrides and defaults applied. A run folder keeps them.
+        folders: The folders in which modules of the user's own are looked for.
+    """
+
+    tables: Mapping[str, Any]
+    folders: tuple[Path, ...] = ()
+
+    @property
+    def limits(self) -> Limits:
+        """What training may use."""
+        return table_record(Limits, "limits", self.tables["limits"])
+
+    @property
+    def settings(self) -> Settings:
+        """The table ``training``."""
+        return table_record(Settings, "training", self.tables["training"])
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """The trackers that are told of each round."""
+        return tuple(dict.fromkeys(self.settings.track))
+
+    @property
+    def controller_name(self) -> str:
+        """The controller's name, or its ``module:Class``."""
+        return str(self.tables["controller"]["name"])
+
+    def with_tables(self, **tables: Any) -> "TrainingJob":
+        """Return the job with some tables replaced."""
+        return TrainingJob({**self.tables, **tables}, self.folders)
+
+
+def load_training_job(
+    path: Path | None = None, overrides: Iterable[str] = (), folders: Sequence[Path] = ()
+) -> TrainingJob:
+    """Load the job in a file, or the embedded one, with overrides such as ``limits.deadline=50``.
+
+    Args:
+        path: The TOML file. Default: the embedded job.
+        overrides: Keys to replace, each as ``table.key=value``.
+        folders: More folders in which modules of the user's own are looked for.
+
+    Raises:
+        JobError: The job cannot be used; the message says what to change.
+
+    Example:
+        >>> job = load_training_job(overrides=["limits.deadline=50"])
+        >>> job.limits.deadline, job.controller_name
+        (50, 'dynamite-feedback')
+    """
+    folder = Path() if path is None else path.parent
+    tables = resolve_tables(read_tables(path, "training.toml", overrides), folder)
+    return TrainingJob(tables, (folder.absolute(), *folders))
+
+
+def resolve_tables(tables: Tables, folder: Path) -> Tables:
+    """Check a job's tables, add those that were left out, and replace files by what they hold."""
+    check_tables(tables, NEEDED_TABLES, OPTIONAL_TABLES)
+    resolved = {
+        "task": _task(tables["task"]),
+        "partition": _table("partition", tables.get("partition") or DEFAULT_PARTITION),
+        "devices": resolve_devices(tables.get("devices") or DEFAULT_DEVICES, folder),
+        "limits": _table("limits", tables["limits"]),
+        "controller": _controller(tables.get("controller") or DEFAULT_CONTROLLER),
+        "training": _table("training", tables["training"]),
+    }
+    if tables.get("stream") is not None:
+        resolved["stream"] = _table("stream", tables["stream"])
+    return resolved
+
+
+def _table(name: str, entry: object) -> Tables:
+    if not isinstance(entry, Mapping):
+        raise JobError(f"{name} must be a table of keys")
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+def _task(entry: object) -> Tables:
+    """Read the entry ``task``: a table, or the short form ``module:function``."""
+    return {"use": entry} if isinstance(entry, str) else _table("task", entry)
+
+
+def _controller(entry: object) -> Tables:
+    """Read the entry ``controller``: a table with a name, or just the name."""
+    table = {"name": entry} if isinstance(entry, str) else _table("controller", entry)
+    if not isinstance(table.get("name"), str):
+        raise JobError('controller needs a name: controller = "fedavg", or [controller] name = ...')
+    return table

@@ -1,0 +1,100 @@
+"""The report: run folders in, one HTML file out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from dynamite_fl._atomic import write_atomically
+from dynamite_fl.compare.hindsight import FixedSetting, Hindsight, look_back
+from dynamite_fl.compare.summary import ContenderSummary, RunResult, choose_target, summarize
+from dynamite_fl.errors import JobError
+from dynamite_fl.report.comparison_page import comparison_page
+from dynamite_fl.report.contents import ReportedComparison, ReportedRun
+from dynamite_fl.report.read_runs import find_runs
+from dynamite_fl.report.repeat_command import how_to_repeat, job_differences
+from dynamite_fl.report.run_page import run_page
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """A report that was written.
+
+    Attributes:
+        file: The HTML file.
+        runs: Number of runs in it.
+        notes: What the report says about runs that are missing or incomplete.
+    """
+
+    file: Path
+    runs: int
+    notes: tuple[str, ...]
+
+
+def write_report(
+    paths: Sequence[Path], out: Path | None = None, *, target: float | None = None
+) -> WrittenReport:
+    """Write a report about run folders, or folders of them, into one HTML file.
+
+    Args:
+        paths: Folders of ``dynamite run`` or ``dynamite compare``.
+        out: The file to write. Default: ``report.html`` in the folder, or in the current folder if
+            there are several paths.
+        target: The accuracy to reach. Default: FedAvg's mean.
+
+    Raises:
+        JobError: There is no run to show.
+        MissingExtra: plotly is not installed.
+    """
+    found = find_runs(paths)
+    if not found.runs:
+        raise JobError("there is no run to show: " + "; ".join(found.notes))
+    if out is None:
+        out = paths[0] / "report.html" if len(paths) == 1 else Path("report.html")
+    if len(found.runs) == 1:
+        page = run_page(found.runs[0], found.notes)
+    else:
+        title = paths[0].resolve().name if len(paths) == 1 else "Comparison"
+        found.notes += job_differences(found.runs)
+        page = comparison_page(title, compare_runs(found.runs, target), found.notes)
+    write_atomically(out, page.html(version("dynamite-fl")))
+    return WrittenReport(out, len(found.runs), tuple(found.notes))
+
+
+def compare_runs(runs: Sequence[ReportedRun], target: float | None = None) -> ReportedComparison:
+    """Summarize the runs that finished; those with fixed settings are for hindsight."""
+    results = [result for run in runs if (result := _result(run)) is not None]
+    fixed = [result for result in results if FixedSetting.from_name(result.contender) is not None]
+    others = [result for result in results if result not in fixed]
+    if not others:
+        others, fixed = fixed, []
+    repeat = how_to_repeat(runs)
+    if not others:
+        return ReportedComparison(
+            runs=runs, contenders=(), target=None, hindsight=None, repeat=repeat
+        )
+    chosen = choose_target(others, target)
+    contenders = summarize(others, chosen.accuracy)
+    hindsight = _hindsight(fixed, contenders, chosen.accuracy) if fixed else None
+    return ReportedComparison(
+        runs=runs, contenders=contenders, target=chosen, hindsight=hindsight, repeat=repeat
+    )
+
+
+def _result(run: ReportedRun) -> RunResult | None:
+    """Return the result of a run; None if it has not ended, is damaged or was never evaluated."""
+    if run.ended is None or not run.is_complete or run.history.last("accuracy") is None:
+        return None
+    return RunResult(run.contender, run.seed, Path(run.folder), run.ended, run.history, run.group)
+
+
+def _hindsight(
+    fixed: Sequence[RunResult], contenders: Sequence[ContenderSummary], target: float
+) -> Hindsight | None:
+    """Look back on the first comparison with fixed settings; others have gaps of their own."""
+    group = fixed[0].group
+    return look_back(
+        [result for result in fixed if result.group == group],
+        [contender for contender in contenders if contender.results[0].group == group],
+        target,
+    )

@@ -1,0 +1,1 @@
+"""Devices on one machine or on Ray, in virtual time."""

@@ -1,0 +1,296 @@
+"""The engine of simulated devices: virtual time, real computation."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from torch import Tensor
+
+from dynamite_fl.client.client import Client
+from dynamite_fl.client.executors.executor import Executor, InProcess
+from dynamite_fl.client.executors.one_by_one import run_one_by_one
+from dynamite_fl.client.executors.stacked import can_be_stacked, run_stacked
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.messages import ClientState, Order, Reply
+from dynamite_fl.client.partitioned import PartitionedClients
+from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.errors import InvalidInput
+from dynamite_fl.records import BoolArray, Fleet, FloatArray, IntArray
+from dynamite_fl.reports import RoundReport
+from dynamite_fl.simulation.clock import Timing, round_timing
+from dynamite_fl.simulation.devices import Devices, nominal_fleet
+from dynamite_fl.simulation.workers import WorkerProcesses, is_placeholder
+from dynamite_fl.stream.streams import Streams
+from dynamite_fl.task.partition import Partition
+from dynamite_fl.task.task import Task
+from dynamite_fl.training.collect import collect
+from dynamite_fl.training.engine import Evaluation, RoundOrder, RoundOutcome
+from dynamite_fl.training.evaluate import arrived_sample, evaluate
+from dynamite_fl.training.traffic import traffic
+
+
+@dataclass(eq=False)
+class SimulatedEngine:
+    """An engine that simulates its devices.
+
+    Attributes:
+        task: The model, the loss and the data.
+        partition: The samples of each client.
+        devices: The speed and reliability of each device.
+        learning_rate: The learning rate, eta.
+        seed: The seed of everything that is drawn.
+        settings: The settings of a probe.
+        streams: When each client's samples arrive and which ones it stores; None if clients have
+            all their samples from the start.
+        workers: The number of processes that compute the clients' rounds; with 1, this process
+            does. The number changes no result, provided that torch uses one thread here, as it
+            does in the workers. Small models of linear layers are always computed in this
+            process, many clients at once, which is faster.
+        executor: Executes the clients' rounds. Default: chosen by the model and ``workers`` when
+            the first round begins. An executor that computes clients one by one rounds small
+            models differently.
+    """
+
+    task: Task
+    partition: Partition
+    devices: Devices
+    learning_rate: float
+    seed: int = 0
+    settings: ProbeSettings = field(default_factory=ProbeSettings)
+    streams: Streams | None = None
+    workers: int = 1
+    executor: Executor | None = None
+    _states: dict[int, ClientState] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.partition) != len(self.devices):
+            raise InvalidInput(
+                f"the data is split among {len(self.partition)} clients, but there are "
+                f"{len(self.devices)} devices"
+            )
+        if self.workers < 1:
+            raise InvalidInput(f"workers is {self.workers}: it must be 1 or more")
+        self.model = FlatModel(self.task, self.seed)
+        self.clients = PartitionedClients(
+            self.model, self.partition, self.seed, self.settings, self.streams
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End everything that the executor has started."""
+        if self.executor is not None:
+            self.executor.close()
+
+    @property
+    def states(self) -> dict[int, ClientState]:
+        """The states of clients, by their places in the fleet.
+
+        States that the executor keeps are taken from it; it gets them back with the next orders.
+        """
+        if self.executor is not None:
+            for client, state in self.executor.take_states().items():
+                known = self._states.get(client)
+                if known is not None and is_placeholder(known):
+                    self._states[client] = state
+        return self._states
+
+    @states.setter
+    def states(self, states: dict[int, ClientState]) -> None:
+        self._states = states
+
+    def enroll(self) -> Fleet:
+        """Return the fleet with the devices' nominal speeds.
+
+        The gradient variance is not known yet and is set to 1. A client that has no sample yet
+        counts as if it had one.
+        """
+        everyone = np.arange(len(self.devices))
+        return nominal_fleet(
+            self.devices,
+            samples=np.maximum(self._seen(everyone, 1), 1),
+            gradient_variance=1.0,
+            round_bytes=self._model_bytes,
+            buffer_size=None if self.streams is None else self.streams.storage.size,
+        )
+
+    def first_weights(self) -> Tensor:
+        """Return the global model before training, (d,)."""
+        return self.model.first_weights.clone()
+
+    def named_weights(self, weights: Tensor) -> dict[str, Tensor]:
+        """Return the weights by their names and in their shapes."""
+        return self.model.named(weights)
+
+    def most_samples(self, order: RoundOrder) -> int:
+        """Return the largest number of samples that a round can compute on, probes included."""
+        sizes = order.plan.batch_sizes
+        samples = order.plan.local_steps * int(sizes.sum())
+        if order.probe:
+            samples += int(self._first_batch_surplus(order).sum())
+            measured = self.settings.variance_samples
+            measured += 0 if self.streams is None else self.settings.drift_samples
+            samples += len(order.cohort) * measured
+        return samples
+
+    def evaluate(self, weights: Tensor, round_index: int) -> Evaluation:
+        """Evaluate a global model on the test data and on the samples that have arrived so far."""
+        rows = None
+        if self.streams is not None:
+            rows = arrived_sample(self.streams, len(self.devices), self.seed, round_index)
+        return evaluate(self.model, weights, rows)
+
+    def run_round(self, order: RoundOrder) -> RoundOutcome:
+        """Run a round of the cohort on the virtual clock."""
+        surplus = self._first_batch_surplus(order) if order.probe else np.zeros(order.cohort.size)
+        timing = self._timing(order, surplus)
+        finished = timing.present
+        replies = self._replies(order, finished)
+        measured = np.array([reply.measured_samples if reply else 0 for reply in replies])
+        extra = surplus + measured
+        if measured.any():
+            timing = self._timing(order, extra)
+        present = finished & (timing.seconds <= order.seconds_left)
+        in_time = [reply if ok else None for reply, ok in zip(replies, present, strict=True)]
+        self._keep(order, in_time)
+        planned = order.plan.local_steps * order.plan.batch_sizes + extra
+        return RoundOutcome(
+            report=self._report(order, in_time, timing, present),
+            updates=[reply.weights for reply in in_time if reply is not None],
+            paths=[reply.path for reply in in_time if reply is not None and reply.path is not None],
+            seconds=self._round_seconds(order, timing),
+            samples=math.ceil((timing.completed * planned).sum()),
+            sent_bytes=int((timing.completed > 0).sum() * self._bytes(order)),
+        )
+
+    @property
+    def _model_bytes(self) -> float:
+        """The bytes of a model, sent to the client and back."""
+        return 2.0 * self.model.first_weights.numel() * self.model.first_weights.element_size()
+
+    def _bytes(self, order: RoundOrder) -> float:
+        return self._model_bytes * traffic(order)
+
+    def _first_batch_surplus(self, order: RoundOrder) -> FloatArray:
+        """Return by how many samples each client's first batch is larger than planned.
+
+        The first batch of a probe is the last batch of the client's last round.
+        """
+        surplus = np.zeros(order.cohort.size)
+        for place, (client, size) in enumerate(
+            zip(order.cohort, order.plan.batch_sizes, strict=True)
+        ):
+            state = self._states.get(int(client), ClientState())
+            memory = state.memory_for_probe(probe=order.probe, local_steps=order.plan.local_steps)
+            if memory is not None:
+                surplus[place] = memory.batch.size - size
+        return surplus
+
+    def _seen(self, clients: IntArray, round_index: int) -> IntArray:
+        """Return D_i^k, the number of samples that have arrived at each client."""
+        if self.streams is None:
+            return np.asarray(self.partition.sizes[clients])
+        return self.streams.seen(clients, round_index)
+
+    def _timing(self, order: RoundOrder, extra_samples: FloatArray) -> Timing:
+        """Return the times of the cohort; a client that has no sample yet is absent."""
+        timing = round_timing(
+            self.devices,
+            order.cohort,
+            seed=self.seed,
+            round_index=order.round_index,
+            start=order.begins,
+            local_steps=order.plan.local_steps,
+            batch_sizes=order.plan.batch_sizes,
+            round_bytes=self._bytes(order),
+            extra_samples=extra_samples,
+        )
+        has_data = self._seen(order.cohort, order.round_index) > 0
+        return timing if has_data.all() else timing.with_absent(~has_data)
+
+    def _round_seconds(self, order: RoundOrder, timing: Timing) -> float:
+        """Return the seconds until the last client has finished or the time is up.
+
+        If no client is there, the round takes as long as planned.
+        """
+        if not timing.completed.any():
+            return min(order.plan.seconds / order.plan.rounds, order.seconds_left)
+        return min(float(timing.seconds.max()), order.seconds_left)
+
+    def _replies(self, order: RoundOrder, finished: BoolArray) -> list[Reply | None]:
+        """Return the reply of each client of the cohort; None if it does not finish the round."""
+        sizes = order.plan.batch_sizes
+        orders = [
+            Order(
+                client=int(client),
+                round_index=order.round_index,
+                weights=order.weights,
+                local_steps=order.plan.local_steps,
+                batch_size=int(size),
+                learning_rate=self.learning_rate,
+                probe=order.probe,
+                remember=order.remember,
+                path=order.path,
+                sketch=order.sketch,
+            )
+            for client, size in zip(order.cohort[finished], sizes[finished], strict=True)
+        ]
+        replies = iter(self._execute(orders))
+        return [next(replies) if ok else None for ok in finished]
+
+    def _execute(self, orders: Sequence[Order]) -> Sequence[Reply]:
+        """Have the executor run the clients' rounds, from their present states."""
+        if self.executor is None:
+            self.executor = self._choose_executor()
+        states = [self._states.get(order.client, ClientState()) for order in orders]
+        return self.executor.run_round(orders, states)
+
+    def _choose_executor(self) -> Executor:
+        """Return the fastest executor for the model and the number of workers."""
+        if can_be_stacked(self.model, self.task.train_inputs):
+            return InProcess(self.clients.make, run_stacked)
+        if self.workers > 1:
+            return WorkerProcesses(self.workers, self.clients.make)
+        return InProcess(self.clients.make, run_one_by_one)
+
+    def _keep(self, order: RoundOrder, replies: Sequence[Reply | None]) -> None:
+        """Keep the new states of the clients that finished in time."""
+        states = {
+            int(client): reply.state
+            for client, reply in zip(order.cohort, replies, strict=True)
+            if reply is not None
+        }
+        self._states.update(states)
+        if self.executor is not None:
+            self.executor.keep(states)
+
+    def client(self, place: int) -> Client:
+        """Return the client at a place in the fleet, with its data."""
+        return self.clients.make(place)
+
+    def _report(
+        self,
+        order: RoundOrder,
+        replies: Sequence[Reply | None],
+        timing: Timing,
+        present: BoolArray,
+    ) -> RoundReport:
+        """Return the round's report for the controller."""
+        samples = np.array([math.nan if reply is None else reply.samples for reply in replies])
+        return RoundReport(
+            round_index=order.round_index,
+            clients=order.cohort,
+            local_steps=order.plan.local_steps,
+            batch_sizes=order.plan.batch_sizes,
+            present=present,
+            samples=samples,
+            step_seconds=np.where(present, timing.step_seconds, np.nan),
+            comm_seconds=np.where(present, timing.comm_seconds, np.nan),
+            probe=collect(replies, samples) if order.probe else None,
+        )

@@ -1,0 +1,1 @@
+"""Datasets by name, found on disk, downloaded or drawn."""

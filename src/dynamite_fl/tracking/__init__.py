@@ -1,0 +1,1 @@
+"""Rounds reported to experiment trackers, beside the history."""

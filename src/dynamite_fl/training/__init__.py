@@ -1,0 +1,1 @@
+"""One round, read downwards: ``loop.py`` has it in numbered steps."""

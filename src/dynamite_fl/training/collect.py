@@ -1,0 +1,48 @@
+"""What clients measured in a probe, put together for the controller."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dynamite_fl.client.messages import Reply
+from dynamite_fl.client.probe import ProbeFigures
+from dynamite_fl.records import FloatArray
+from dynamite_fl.reports import Probe
+from dynamite_fl.training.aggregate import average
+
+_FIGURES = tuple(each.name for each in fields(ProbeFigures))
+
+
+def collect(replies: Sequence[Reply | None], samples: FloatArray) -> Probe:
+    """Return the clients' figures as columns, with each gradient's distance from the average.
+
+    Args:
+        replies: The reply of each client of the cohort; None for those who are absent.
+        samples: The number of samples of each client of the cohort, (m,).
+    """
+    columns = {name: np.full(samples.size, np.nan) for name in _FIGURES}
+    variance = np.full(samples.size, np.nan)
+    for place, reply in enumerate(replies):
+        if reply is None:
+            continue
+        if reply.gradient_variance is not None:
+            variance[place] = reply.gradient_variance
+        if reply.figures is not None:
+            for name in _FIGURES:
+                columns[name][place] = getattr(reply.figures, name)
+    gradients = [None if reply is None else reply.gradient for reply in replies]
+    return Probe(**columns, divergence=_divergence(gradients, samples), gradient_variance=variance)
+
+
+def _divergence(gradients: Sequence[Tensor | None], samples: FloatArray) -> FloatArray:
+    """Return delta_i = |g_i - g| with g = sum_i D_i g_i / D over those who sent a gradient."""
+    divergence = np.full(samples.size, np.nan)
+    places = [place for place, gradient in enumerate(gradients) if gradient is not None]
+    if places:
+        sent = [gradient for gradient in gradients if gradient is not None]
+        mean = average(sent, samples[places])
+        divergence[places] = [float(torch.linalg.vector_norm(g - mean)) for g in sent]
+    return divergence

@@ -1,0 +1,123 @@
+"""The engine protocol: what runs a round, on simulated or on real devices."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+from dynamite_fl.client.messages import ClientState
+from dynamite_fl.client.step_path import StepPath
+from dynamite_fl.records import Fleet, IntArray, Plan
+from dynamite_fl.reports import RoundReport
+from dynamite_fl.task.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class RoundOrder:
+    """What the server asks of a cohort in one round.
+
+    Attributes:
+        round_index: The round's number k, from 1.
+        weights: The global model, (d,).
+        plan: The local steps and the cohort's batch sizes.
+        cohort: The places of those who take part, in the fleet.
+        probe: Whether clients measure the loss.
+        remember: Whether clients keep what a later probe compares with.
+        path: Whether clients measure the path of their local steps.
+        begins: Seconds from the start of training to the start of the round.
+        seconds_left: Seconds until the deadline. A client that takes longer is absent.
+        sketch: Whether clients send sketches of a probe's gradients instead of gradients.
+    """
+
+    round_index: int
+    weights: Tensor
+    plan: Plan
+    cohort: IntArray
+    probe: bool
+    remember: bool
+    path: bool
+    begins: float
+    seconds_left: float
+    sketch: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class RoundOutcome:
+    """What a round came to.
+
+    Attributes:
+        report: What the controller is told.
+        updates: The present clients' local models, in the cohort's order.
+        paths: What the local steps of the same clients showed; empty if nobody asked.
+        seconds: The seconds that the round took.
+        samples: The samples that were computed on, those of absent clients included.
+        sent_bytes: The bytes that were sent, both ways together.
+    """
+
+    report: RoundReport
+    updates: list[Tensor]
+    paths: list[StepPath]
+    seconds: float
+    samples: int
+    sent_bytes: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a model is.
+
+    Attributes:
+        accuracy: The accuracy on the test data.
+        loss: The mean loss on the test data.
+        class_accuracy: The accuracy on the test data of each class, by its label; empty if targets
+            are not labels.
+        stream_loss: The mean loss on a sample of all that has arrived so far; None where data does
+            not stream in.
+    """
+
+    accuracy: float
+    loss: float
+    class_accuracy: Mapping[int, float] = field(default_factory=dict)
+    stream_loss: float | None = None
+
+
+class Engine(Protocol):
+    """Runs rounds on a fleet of devices.
+
+    Attributes:
+        task: The model, the loss and the data.
+        states: What clients carry from round to round, by their places, as far as the engine
+            keeps it.
+    """
+
+    task: Task
+    states: dict[int, ClientState]
+
+    def enroll(self) -> Fleet:
+        """Return the fleet as it presents itself; its speeds are first guesses."""
+        ...
+
+    def first_weights(self) -> Tensor:
+        """Return the global model before training, (d,)."""
+        ...
+
+    def named_weights(self, weights: Tensor) -> dict[str, Tensor]:
+        """Return weights by their names and in their shapes."""
+        ...
+
+    def most_samples(self, order: RoundOrder) -> int:
+        """Return the most samples that a round may compute on."""
+        ...
+
+    def run_round(self, order: RoundOrder) -> RoundOutcome:
+        """Let the cohort train for one round."""
+        ...
+
+    def evaluate(self, weights: Tensor, round_index: int) -> Evaluation:
+        """Evaluate a global model after a round."""
+        ...
+
+    def close(self) -> None:
+        """Release the processes and connections that the engine holds."""
+        ...

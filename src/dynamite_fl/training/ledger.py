@@ -1,0 +1,51 @@
+"""The record of time and cost spent."""
+
+from dataclasses import dataclass, replace
+
+from dynamite_fl.records import Limits
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What a training has used so far.
+
+    Attributes:
+        rounds: The number of rounds.
+        seconds: The seconds of all rounds.
+        cost: The cost units of all rounds.
+        samples: The samples that were computed on.
+        sent_bytes: The bytes that were sent, both ways together.
+
+    Example:
+        >>> ledger = Ledger().charge(seconds=2.0, cost=3.5, samples=120, sent_bytes=800)
+        >>> ledger.rounds, ledger.seconds, ledger.cost
+        (1, 2.0, 3.5)
+    """
+
+    rounds: int = 0
+    seconds: float = 0.0
+    cost: float = 0.0
+    samples: int = 0
+    sent_bytes: int = 0
+
+    def charge(self, *, seconds: float, cost: float, samples: int, sent_bytes: int) -> "Ledger":
+        """Return the ledger after one more round."""
+        return Ledger(
+            rounds=self.rounds + 1,
+            seconds=self.seconds + seconds,
+            cost=self.cost + cost,
+            samples=self.samples + samples,
+            sent_bytes=self.sent_bytes + sent_bytes,
+        )
+
+    def remaining(self, limits: Limits) -> Limits | None:
+        """Return what is left of the limits, or None if one of them is used up."""
+        rounds = None if limits.rounds is None else limits.rounds - self.rounds
+        deadline, budget = limits.deadline - self.seconds, limits.budget - self.cost
+        if rounds == 0 or deadline <= 0 or budget <= 0:
+            return None
+        return replace(limits, deadline=deadline, budget=budget, rounds=rounds)
+
+    def keeps(self, limits: Limits, *, cost: float) -> bool:
+        """Return whether the budget is enough for this much more."""
+        return cost <= limits.budget - self.cost

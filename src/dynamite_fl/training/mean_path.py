@@ -1,0 +1,40 @@
+"""The average movement of a round's local steps, in its first and in its second half."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dynamite_fl.client.sketch import sketch
+from dynamite_fl.client.step_path import steps_in_first_half
+from dynamite_fl.records import BoolArray
+from dynamite_fl.reports import PathReport, RoundReport
+from dynamite_fl.training.engine import RoundOutcome
+
+
+def with_path(outcome: RoundOutcome, averaged: BoolArray, movement: Tensor) -> RoundReport:
+    """Return the report with the mean movement of the clients whose updates were averaged.
+
+    Clients send a sketch of their first half only. The server knows the whole movement, so it
+    computes the second half as the difference.
+
+    Args:
+        outcome: The result of the round, with the path of every present client.
+        averaged: Whether the update was averaged, for each present client.
+        movement: The old global model minus the new one, shape (d,).
+    """
+    report, paths = outcome.report, outcome.paths
+    samples = report.samples[report.present][averaged]
+    share = torch.from_numpy(samples / samples.sum())
+    sketches = [path.first_half for path, used in zip(paths, averaged, strict=True) if used]
+    first_movement = share @ torch.stack(sketches).double()
+    first_steps = steps_in_first_half(report.local_steps)
+    second_steps = report.local_steps - first_steps
+    first_half = first_movement / first_steps
+    second_half = first_half
+    if second_steps:
+        second_half = (sketch(movement).double() - first_movement) / second_steps
+    variance = np.full(report.present.size, np.nan)
+    variance[report.present] = [path.gradient_variance for path in paths]
+    return replace(report, path=PathReport(first_half.numpy(), second_half.numpy(), variance))

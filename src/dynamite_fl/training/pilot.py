@@ -1,0 +1,43 @@
+"""A short trial that measures what an offline plan needs to know."""
+
+from itertools import islice
+from typing import Any
+
+from dynamite_fl.control.dynamite import Dynamite
+from dynamite_fl.control.estimate.loss import gradient_variance, known_means, loss_geometry
+from dynamite_fl.errors import InvalidInput
+from dynamite_fl.records import Limits
+from dynamite_fl.training.engine import Engine
+from dynamite_fl.training.loop import Schedule, Training, begin, rounds
+
+
+def pilot(
+    engine: Engine, limits: Limits, learning_rate: float, trial_rounds: int
+) -> dict[str, Any]:
+    """Return the settings of CoOptFL that DYNAMITE estimates in its first rounds.
+
+    The paper initialises CoOptFL in this way (Section VII). The trial costs nothing, and the
+    engine forgets what its clients learned.
+
+    Args:
+        engine: The engine that plays the rounds of the trial.
+        limits: The limits of the training to be planned.
+        learning_rate: eta, the step size of local steps.
+        trial_rounds: The number of rounds of the trial.
+
+    Raises:
+        InvalidInput: The trial is too short to estimate the loss.
+    """
+    fleet = engine.enroll()
+    controller = Dynamite(learning_rate=learning_rate)
+    training = Training(engine, controller, limits, Schedule(), fleet)
+    for progress, _ in islice(rounds(training, begin(training)), trial_rounds):
+        loss = progress.control.loss
+    engine.states.clear()
+    geometry = loss_geometry(known_means(loss), learning_rate)
+    if geometry is None:
+        raise InvalidInput(f"{trial_rounds} pilot rounds show too little of the loss: use more")
+    return {
+        "geometry": geometry,
+        "gradient_variance": gradient_variance(loss, fleet.gradient_variance),
+    }

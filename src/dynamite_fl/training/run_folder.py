@@ -1,0 +1,140 @@
+"""The folder of one training, and what it is of.
+
+``runs/<name>/`` holds the resolved job, the identity of the run, ``history.jsonl`` with a line per
+round, the model and a checkpoint. A folder is never continued with another job, other data or an
+incompatible version: ``job/runs.py`` compares and says what differs. Nothing here needs PyTorch, so
+that reports and ``dynamite show`` open at once.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from dynamite_fl._atomic import write_atomically
+from dynamite_fl.errors import RunFolderError
+
+FORMAT = 1  # of the files in a run folder; it rises when an older version could not go on
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a run is of, beside its job.
+
+    Attributes:
+        data: The fingerprint of the data and of the model's shape.
+        folders: The folders in which modules of the user's own are looked for.
+        format: The format of the folder's files.
+        version: The version of this package that began the run.
+    """
+
+    data: str
+    folders: tuple[str, ...] = ()
+    format: int = FORMAT
+    version: str = version("dynamite-fl")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of a run's files, and what can be read of them without PyTorch."""
+
+    path: Path
+
+    @property
+    def job(self) -> Path:
+        """The resolved job."""
+        return self.path / "job.toml"
+
+    @property
+    def identity(self) -> Path:
+        """What the run is of, beside its job."""
+        return self.path / "run.json"
+
+    @property
+    def history(self) -> Path:
+        """One JSON line per round."""
+        return self.path / "history.jsonl"
+
+    @property
+    def checkpoint(self) -> Path:
+        """All that a resume needs, as it was after some round."""
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def model(self) -> Path:
+        """The trained weights by their names."""
+        return self.path / "model.safetensors"
+
+    @property
+    def ended(self) -> Path:
+        """The limit that ended the training; the file is missing while it can go on."""
+        return self.path / "ended.txt"
+
+    @property
+    def nodes(self) -> Path:
+        """The names of real machines; the file is missing where devices are simulated."""
+        return self.path / "nodes.json"
+
+    @property
+    def is_run(self) -> bool:
+        """Whether a run was begun here."""
+        return self.job.is_file()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run reached its end."""
+        return self.ended.is_file()
+
+    def stopped_by(self) -> str | None:
+        """Return the limit that ended the training; None while it can go on."""
+        return self.ended.read_text(encoding="utf-8").strip() if self.is_finished else None
+
+    def require_run(self) -> None:
+        """Refuse a folder in which no run was begun."""
+        if not self.is_run:
+            raise RunFolderError(f"{self.path} is not a run folder: it has no {self.job.name}")
+
+    def begin(self, job: str, identity: Identity) -> None:
+        """Make the folder, with the job's text and the run's identity.
+
+        The job comes last: a folder without it is not a run, whatever else is in it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.identity, json.dumps(asdict(identity)) + "\n")
+        write_atomically(self.job, job)
+
+    def read_identity(self) -> Identity:
+        """Read what the run is of.
+
+        Raises:
+            RunFolderError: The file is missing, damaged or of another version.
+        """
+        try:
+            found = json.loads(self.identity.read_text(encoding="utf-8"))
+            identity = Identity(**{**found, "folders": tuple(found["folders"])})
+        except FileNotFoundError:
+            raise RunFolderError(
+                f"{self.path} has no {self.identity.name}: an older version of dynamite began this "
+                "run, and this one cannot go on with it"
+            ) from None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise RunFolderError(f"{self.identity} is damaged: {error}") from None
+        if identity.format != FORMAT:
+            raise RunFolderError(
+                f"{self.path} was begun by dynamite {identity.version}, whose files have format "
+                f"{identity.format}; this is {version('dynamite-fl')} with format {FORMAT}: go on "
+                "with that version, or begin anew in another folder"
+            )
+        return identity
+
+    def check_same_data(self, data: str) -> None:
+        """Refuse to go on with other data or another model than the run began with.
+
+        Args:
+            data: The fingerprint of the data and model at hand.
+        """
+        if self.read_identity().data != data:
+            raise RunFolderError(
+                f"{self.path} was begun with other training or test data, or with a model of "
+                "another shape: go on with what it began with, or begin anew in another folder"
+            )

@@ -1,0 +1,106 @@
+"""The commands for real machines, run in this process or in others."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dynamite_fl._cli.main import app
+from dynamite_fl.training.history import read_history
+from tests.flower.machines import ENVIRONMENT, HANG_SECONDS
+
+NODES = 2
+_COMMAND = "from dynamite_fl._cli.main import main; main()"
+_JOB = """
+[task]
+model = "softmax"
+dataset = "digits"
+
+[partition]
+kind = "dirichlet"
+alpha = 0.5
+
+[devices]
+samples_per_second = [100, 100]
+
+[limits]
+rounds = {rounds}
+deadline = 1000
+budget = 2000
+cost_per_sample = 0.001
+cost_per_round = 1
+max_local_steps = 4
+
+[controller]
+name = "dynamite"
+
+[training]
+learning_rate = 0.05
+evaluate_every = 10
+"""
+
+
+def write_job(folder: Path, rounds: int) -> Path:
+    """Write a job for two nodes, and return its path."""
+    path = folder / "job.toml"
+    path.write_text(_JOB.format(rounds=rounds))
+    return path
+
+
+def run_command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-c", _COMMAND, *map(str, arguments)],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
+    )
+
+
+@contextmanager
+def running(*arguments: str | Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command in the background, and kill it with the context."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _COMMAND, *map(str, arguments)],
+            env=ENVIRONMENT,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(HANG_SECONDS)
+
+
+def refusal(*arguments: object) -> str:
+    """Return what a command says when it cannot do what it is asked, in one line."""
+    result = CliRunner().invoke(app, [str(word) for word in arguments])
+    assert result.exit_code == 2, result.output
+    return " ".join(result.output.split())
+
+
+def rounds_played(folder: Path) -> int:
+    """Return the number of rounds in the history of a run folder."""
+    history = folder / "history.jsonl"
+    return history.read_bytes().count(b"\n") if history.exists() else 0
+
+
+def check_history(folder: Path, rounds: int) -> None:
+    """Check that every round is in the history once, and was charged once."""
+    records = read_history(folder / "history.jsonl")
+    assert [record.round for record in records] == list(range(1, rounds + 1))
+    cost, samples, seconds = 0.0, 0, 0.0
+    for record in records:
+        traffic = 1.5 if record.probed else 1.0
+        charge = 0.001 * (record.samples - samples) + traffic
+        assert record.cost - cost == pytest.approx(charge)
+        assert record.seconds - seconds == pytest.approx(record.round_seconds)
+        cost, samples, seconds = record.cost, record.samples, record.seconds

@@ -1,0 +1,16 @@
+"""The command ``dynamite keys``."""
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from dynamite_fl._cli.main import app
+from tests._cli.machines import refusal
+
+
+def test_folders_for_the_server_and_each_node(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["keys", "a", "b", "--folder", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert f"For a: {tmp_path / 'a'}" in result.output
+    assert (tmp_path / "a" / "node.key").exists()
+    assert "cannot be a node's name" in refusal("keys", "server", "--folder", tmp_path)

@@ -1,0 +1,150 @@
+"""``dynamite run``."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dynamite_fl.training.history import read_history
+from tests._cli.commands import dynamite, invoke
+
+SHORT = ("--set", "limits.rounds=12", "--set", "task.model=softmax")
+STREAM = ("--set", 'stream={preset="smooth-c", scale=0.01, every=3, size=10, buffer_size=60}')
+
+
+def trained(runs: Path, *more: str, name: str = "a") -> Path:
+    result = invoke("run", "--runs", runs, "--name", name, *SHORT, *more)
+    assert result.exit_code == 0, result.stderr
+    return runs / name
+
+
+def test_a_run_leaves_its_folder(tmp_path: Path) -> None:
+    folder = trained(tmp_path)
+    assert {path.name for path in folder.iterdir()} == {
+        "checkpoint.safetensors",
+        "ended.txt",
+        "history.jsonl",
+        "job.toml",
+        "model.safetensors",
+        "run.json",
+    }
+    history = read_history(folder / "history.jsonl")
+    assert len(history) == 12
+    assert history.final_accuracy > 0.3
+
+
+def test_the_first_line_comes_before_pytorch_is_loaded(tmp_path: Path) -> None:
+    """A person sees something at once; the accuracy is shown only when there is one."""
+    watch = "import sys, typer; echo = typer.echo\n"
+    watch += "typer.echo = lambda text, **k: echo(f'{text} {\"torch\" in sys.modules}', **k)"
+    words = ("--runs", tmp_path, "--name", "a", *SHORT)
+    result = dynamite("run", *words, before=watch)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[0] == f"Training in {tmp_path / 'a'} False"
+    assert "nan" not in result.stdout + result.stderr
+
+
+def test_the_resolved_job_repeats_the_run(tmp_path: Path) -> None:
+    folder = trained(tmp_path, "--set", "limits.budget=inf", "--set", "devices=testbed5")
+    again = invoke("run", folder / "job.toml", "--runs", tmp_path, "--name", "b")
+    assert again.exit_code == 0, again.stderr
+    for name in ("history.jsonl", "model.safetensors", "job.toml"):
+        assert (folder / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("controller.name=dynamit", "did you mean 'dynamite'?"),
+        ("controller.speed=3", "dynamite-feedback has no setting 'speed'"),
+        ("controller={name=3}", "controller needs a name"),
+        ("task.model=sofmax", "did you mean 'softmax'?"),
+        ("task.dataset=mnits", "mnits"),
+        ("task=nowhere:make", "nowhere"),
+        ("partition.kind=dirichle", "did you mean 'dirichlet'?"),
+        ("partition.alpha=-1", "alpha"),
+        ('partition={kind="wang"}', "partition wang lacks the key 'case'"),
+        ("devices.latency=-1", "latency"),
+        ("devices=nowhere.csv", "nowhere.csv cannot be read"),
+        ("training.learning_rate=0", "training.learning_rate is 0"),
+        ("training.learning_rate=abc", "training.learning_rate is 'abc'"),
+        ("training.seed=1.5", "training.seed is 1.5"),
+        ("training.cohort=2.5", "training.cohort is 2.5"),
+        ("training.sead=1", "did you mean 'seed'?"),
+        ("training.track=mlflow", "training.track must be a list"),
+        ("limits.dedline=1", "did you mean 'deadline'?"),
+        ("limits=3", "limits must be a table"),
+        ('stream="burst"', "stream must be a table"),
+        ("stream.preset=smoth-i", "did you mean 'smooth-i'?"),
+        ('stream={preset="burst", scale=2}', "stream.scale is 2"),
+        ("stream.scale=0.5", "stream.preset"),
+        ('stream={preset="burst", bufer="fifo"}', "did you mean 'buffer'?"),
+        ('stream={preset="burst", every=3}', "stream.every is not for arrivals 'burst'"),
+        ("stream.preset=random limits.rounds=none", "stream.rounds"),
+    ],
+)
+def test_a_job_that_cannot_be_used_is_one_line_and_leaves_nothing(
+    tmp_path: Path, change: str, complaint: str
+) -> None:
+    changes = change.split(" ") if " limits" in change else [change]
+    words = [word for each in changes for word in ("--set", each)]
+    result = invoke("run", "--runs", tmp_path, "--name", "a", *words)
+    assert result.exit_code == 2, result.stderr
+    assert complaint in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "a").exists()
+
+
+def test_impossible_limits_end_with_3(tmp_path: Path) -> None:
+    result = invoke("run", "--runs", tmp_path, "--name", "a", "--set", "limits.deadline=0.1")
+    assert result.exit_code == 3
+    assert "deadline" in result.stderr
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_run_on_a_stream_shows_what_it_has_forgotten(tmp_path: Path) -> None:
+    folder = trained(tmp_path, *STREAM, "--set", "controller.name=dynamite")
+    history = read_history(folder / "history.jsonl")
+    last = history[-1]
+    assert set(last.class_accuracy or {}) == {str(label) for label in range(10)}
+    assert last.stream_loss is not None
+    assert last.stream_loss > 0
+    assert "drift" in last.estimates
+    shown = invoke("show", folder).stdout
+    worst = history.worst_class
+    assert worst is not None
+    assert f"{worst[0]}, {worst[1]:.1%}" in shown
+    assert f"{last.stream_loss:.3f}" in shown
+    assert json.loads(invoke("show", folder, "--json").stdout)["stream_loss"] > 0
+
+
+def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    folder = trained(tmp_path)
+    before = (folder / "history.jsonl").read_bytes()
+    result = invoke("run", "--runs", tmp_path, "--name", "a", *SHORT)
+    assert result.exit_code == 2
+    assert "exists already" in result.stderr
+    assert (folder / "history.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(("model", "rate", "rounds"), [("perceptron", 1e25, 12), ("svm", 1.0, 150)])
+def test_a_training_that_diverges_says_what_to_change(
+    tmp_path: Path, model: str, rate: float, rounds: int
+) -> None:
+    """At once, or slowly, while gradients are finite but too large to plan with."""
+    change = [f"training.learning_rate={rate}", f"task.model={model}", f"limits.rounds={rounds}"]
+    more = [word for each in change for word in ("--set", each)]
+    result = invoke("run", "--runs", tmp_path, "--name", "a", *more)
+    assert result.exit_code == 2
+    assert "try a smaller training.learning_rate" in result.stderr
+
+
+def test_a_full_disk_is_said_and_leaves_nothing_half_written(tmp_path: Path) -> None:
+    """A limit on the size of files that is smaller than a checkpoint stands for the disk."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
+    words = ("--runs", tmp_path, "--name", "a", *SHORT, "--set", "controller.name=dynamite")
+    result = dynamite("run", *words, before=limit)
+    assert result.returncode == 2, result.stderr
+    assert "File too large" in result.stderr
+    assert not (tmp_path / "a" / "checkpoint.safetensors").exists()
+    assert not list((tmp_path / "a").glob(".writing-*"))

@@ -1,0 +1,87 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from dynamite_fl.client.client import Client
+from dynamite_fl.client.executors.stacked import run_stacked
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.messages import ClientState
+from dynamite_fl.client.sketch import sketch
+from dynamite_fl.client.step_path import PathRecorder, batch_gradient_variance
+from dynamite_fl.task.registry import make_task
+from tests.client.test_client import ORDER, client_of
+
+
+def test_the_path_of_a_round_by_hand() -> None:
+    """As in ``test_one_round_by_hand``: from (0, 0) to (0.5, 1), then to (0.875, 1).
+
+    The gradients are (-1, -2) and (-0.75, 0): half their squared distance, times two samples,
+    is 0.0625 + 4.
+    """
+    reply = client_of([0, 1]).run_round(replace(ORDER, path=True), ClientState())
+    assert reply.path is not None
+    assert reply.path.first_half.tolist() == sketch(torch.tensor([-0.5, -1.0])).tolist()
+    assert np.isnan(reply.path.gradient_variance)  # both batches are all there is
+    recorder = PathRecorder(torch.zeros(2), 2)
+    recorder.record(0, torch.tensor([[0.5, 1.0]]), torch.tensor([[-1.0, -2.0]]))
+    recorder.record(1, torch.tensor([[0.875, 1.0]]), torch.tensor([[-0.75, 0.0]]))
+    assert recorder.paths([2], stored=[4])[0].gradient_variance == pytest.approx(4.0625)
+    assert client_of([0, 1]).run_round(ORDER, ClientState()).path is None
+
+
+def test_a_single_step_is_its_own_first_half_and_shows_no_noise() -> None:
+    recorder = PathRecorder(torch.zeros(2), 1)
+    recorder.record(0, torch.tensor([[1.0, 1.0]]), torch.tensor([[-2.0, -2.0]]))
+    (path,) = recorder.paths([4], stored=[99])
+    assert path.first_half.tolist() == sketch(torch.tensor([-1.0, -1.0])).tolist()
+    assert np.isnan(path.gradient_variance)
+
+
+def test_noise_is_told_from_movement() -> None:
+    """Gradients g + k d + noise of variance 4 in each of 500 entries: M / s is 2000."""
+    generator = torch.Generator().manual_seed(1)
+    moved = 10 * torch.arange(3)[:, None, None] * torch.ones(300, 500)
+    gradients = moved + 2 * torch.randn(3, 300, 500, generator=generator)
+    found = batch_gradient_variance(list(gradients))
+    # chi-square: the deviation of one estimate is 2000 sqrt(2/500)
+    assert float(found.mean()) == pytest.approx(2000, abs=4 * 2000 * (2 / 500 / 300) ** 0.5)
+
+
+@pytest.mark.parametrize("local_steps", [1, 2, 3, 7])
+@pytest.mark.parametrize(("model", "remember"), [("softmax", False), ("svm", True)])
+def test_stacked_clients_have_the_paths_of_single_ones(
+    model: str, remember: bool, local_steps: int
+) -> None:
+    task = make_task(model, "digits")
+    flat = FlatModel(task, seed=0)
+    clients = [
+        Client(flat, task.train_inputs, task.train_targets, np.arange(start, start + 50), seed=3)
+        for start in (0, 200, 700)
+    ]
+    orders = [
+        replace(
+            ORDER,
+            client=place,
+            weights=flat.first_weights,
+            local_steps=local_steps,
+            batch_size=size,
+            learning_rate=0.1,
+            probe=False,
+            remember=remember,
+            path=True,
+        )
+        for place, size in enumerate((4, 9, 20))
+    ]
+    states = [ClientState()] * 3
+    for found, client, order in zip(
+        run_stacked(clients, orders, states), clients, orders, strict=True
+    ):
+        expected = client.run_round(order, ClientState()).path
+        assert found.path is not None
+        assert expected is not None
+        torch.testing.assert_close(found.path.first_half, expected.first_half, rtol=1e-4, atol=1e-6)
+        assert found.path.gradient_variance == pytest.approx(
+            expected.gradient_variance, rel=1e-3, nan_ok=True
+        )

@@ -1,0 +1,88 @@
+"""The best fixed setting in hindsight, against numbers worked by hand."""
+
+import pytest
+
+from dynamite_fl.compare.hindsight import (
+    FixedSetting,
+    look_back,
+    settings_grid,
+    settings_to_start_with,
+    share_covered,
+)
+from dynamite_fl.compare.summary import summarize
+from dynamite_fl.records import Fleet, Limits
+from tests.compare.results import RESULTS, result
+
+
+def test_share_covered_by_hand() -> None:
+    fedavg, best = {0: 0.6, 1: 0.8}, {0: 0.9, 1: 0.9}  # gaps of 0.3 and 0.1: 0.2 ± 0.14
+    assert share_covered({0: 0.8, 1: 0.8}, fedavg, best) == pytest.approx(0.5)
+    assert share_covered(best, fedavg, best) == pytest.approx(1.0)
+    assert share_covered({0: 0.5, 1: 0.8}, fedavg, best) == pytest.approx(-0.25)
+    # Only seed 0 counts, which all three have.
+    assert share_covered({0: 0.7}, fedavg, best) == pytest.approx(1 / 3, abs=1e-6)
+    assert share_covered({}, fedavg, best) is None
+    noisy = {0: 0.9, 1: 0.7}  # gaps of 0.3 and -0.1: 0.1 ± 0.28
+    assert share_covered(best, fedavg, noisy) is None
+    assert share_covered(fedavg, fedavg, fedavg) is None
+
+
+def test_hindsight_by_hand() -> None:
+    fixed = [result("fixed-1x8", 0, 0.7), result("fixed-5x4", 0, 0.95), result("fixed-2x9", 0, 0.9)]
+    fixed += [result("fixed-5x4", 1, 0.85), result("fixed-2x9", 1, 0.96)]
+    found = look_back(fixed, summarize(RESULTS, 0.5), 0.5)
+    assert found is not None
+    assert list(found.tried.items()) == [
+        (FixedSetting(5, 4), 0.95),
+        (FixedSetting(2, 9), 0.9),
+        (FixedSetting(1, 8), 0.7),
+    ]
+    assert found.best.contender == "fixed-2x9"  # 0.93 over both seeds, against 0.9
+    assert found.gap == pytest.approx(0.23)
+    assert found.deviation == pytest.approx(0.14 / 2**0.5)  # of 0.3 and 0.16
+    assert found.covered["dynamite"] == pytest.approx(0.1 / 0.23, abs=1e-6)
+    assert found.covered["fedavg"] == 0
+
+
+def test_hindsight_without_fedavg_has_no_gap() -> None:
+    found = look_back([result("fixed-1x8", 0, 0.7)], summarize(RESULTS[:2], 0.5), 0.5)
+    assert found is not None
+    assert (found.gap, found.covered) == (None, {"dynamite": None})
+    assert look_back([], summarize(RESULTS[:2], 0.5), 0.5) is None
+
+
+def test_grid_leaves_out_what_does_not_fit() -> None:
+    fleet = Fleet(samples=[50, 90], gradient_variance=1, samples_per_second=100, comm_seconds=0.5)
+    limits = Limits(
+        deadline=10, budget=1e6, cost_per_sample=0.1, cost_per_round=0, rounds=10, max_local_steps=8
+    )
+    grid = settings_grid(fleet, limits, known=FixedSetting(2, 60))
+    assert {setting.local_steps for setting in grid} == {1, 2, 5}
+    assert FixedSetting(2, 60) not in grid
+    # The deadline leaves 0.5 s for each round: 1 step of 50 samples, 2 of 25, or 5 of 10.
+    assert {
+        FixedSetting(1, 50),
+        FixedSetting(1, 25),
+        FixedSetting(1, 12),
+        FixedSetting(2, 25),
+        FixedSetting(5, 10),
+    } <= set(grid)
+    assert FixedSetting(1, 90) in grid  # the budget alone allows all data
+    assert settings_to_start_with(fleet, limits, grid) == [
+        FixedSetting(1, 50),
+        FixedSetting(2, 25),
+        FixedSetting(5, 10),
+    ]
+    grid = settings_grid(fleet, limits, known=FixedSetting(2, 25))
+    assert settings_to_start_with(fleet, limits, grid) == [
+        FixedSetting(1, 50),
+        FixedSetting(2, 22),
+        FixedSetting(5, 10),
+    ]
+    # Fewer rounds than nine are assumed.
+    hurried = Limits(deadline=0.52, budget=1e6, cost_per_sample=0.1, cost_per_round=0, rounds=9)
+    assert settings_grid(fleet, hurried) == [
+        FixedSetting(1, 1),
+        FixedSetting(1, 2),
+        FixedSetting(2, 1),
+    ]

@@ -1,0 +1,37 @@
+"""Comparisons in words, from numbers chosen by hand."""
+
+from dynamite_fl.compare.summary import spread_of
+from dynamite_fl.experiments.claims import Comparison, Verdict
+from dynamite_fl.experiments.markdown import measured_in_words, number_in_words
+
+HOLDS = [Comparison(f"p{i}", f"+{i}.0", True, float(i)) for i in range(1, 5)]
+FAILS = Comparison("p9", "-1.0", False, -1.0)
+
+
+def words(*comparisons: Comparison) -> str:
+    return measured_in_words(Verdict("so it is", "holds", comparisons))
+
+
+def test_few_comparisons_are_all_shown() -> None:
+    assert words(*HOLDS[:2]) == "p1: +1.0; p2: +2.0"
+    assert words(HOLDS[0], Comparison("p5")) == "p1: +1.0; not measured: p5"
+
+
+def test_of_many_those_that_fail_are_shown() -> None:
+    counted = "4 of 5 comparisons hold, the least of them p1: +1.0; p9: -1.0"
+    assert words(*HOLDS, FAILS) == counted
+    assert words(*[FAILS] * 5).startswith("0 of 5 comparisons hold; p9: -1.0")
+
+
+def test_comparisons_that_cannot_be_judged() -> None:
+    single = Comparison("p1", "+1.0 (one seed)", None, 1.0)
+    assert words(single) == "p1: +1.0 (one seed), which shows no spread"
+    absent = [Comparison(f"p{i}") for i in range(6)]
+    assert words(*absent) == "not measured: p0, p1, p2, p3 and 2 more"
+
+
+def test_numbers() -> None:
+    assert number_in_words(spread_of([0.2, 0.4]), "accuracy") == "30.0% ± 14.1"
+    assert number_in_words(spread_of([0.2]), "accuracy") == "20.0%"
+    assert number_in_words(spread_of([1.0, 3.0]), "steps_change") == "+2.0 ± 1.4"
+    assert number_in_words(None, "accuracy") == "-"

@@ -1,0 +1,105 @@
+"""Orders that a device refuses, and records that cross the network."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from dynamite_fl.client.messages import ClientState, Order, Reply
+from dynamite_fl.flower.messages import (
+    Introduction,
+    TrainOrder,
+    TrainReply,
+    Work,
+    check_order,
+    from_content,
+    to_content,
+    train_reply,
+)
+from dynamite_fl.flower.wire import Malformed, pack
+
+ORDER = Order(
+    client=0,
+    round_index=1,
+    weights=torch.arange(3.0),
+    local_steps=2,
+    batch_size=8,
+    learning_rate=0.1,
+    probe=True,
+    remember=True,
+)
+
+
+def test_a_record_arrives_as_it_was_sent() -> None:
+    received = from_content(to_content(TrainOrder("abc", ORDER)), TrainOrder)
+    assert received.training == "abc"
+    assert torch.equal(received.order.weights, ORDER.weights)
+    assert replace(received.order, weights=ORDER.weights).__dict__ == ORDER.__dict__
+
+
+def test_the_state_of_a_device_is_not_sent() -> None:
+    reply = Reply(torch.ones(3), 5, None, None, None, 0, ClientState(gradient_variance=4.0))
+    sent = to_content(train_reply(reply, Work(computed=4, step_seconds=0.5, seconds=1.0)))
+    received = from_content(sent, TrainReply)
+    assert received.reply.state.gradient_variance is None
+    assert received.reply.samples == 5
+    assert received.work.computed == 4
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff" * 8, b"\xff" * 99, (2**62).to_bytes(8, "little") + b"{}", b"\0" * 8]
+)
+def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
+    with pytest.raises(Malformed, match="cannot be read"):
+        from_content(pack(data), TrainOrder)
+
+
+def test_a_record_of_another_type_is_refused() -> None:
+    with pytest.raises(Malformed, match="the fields of TrainReply differ"):
+        from_content(to_content(TrainOrder("abc", ORDER)), TrainReply)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("samples", "many", "samples is of another type: str"),
+        ("samples", 2.5, "samples is of another type: float"),
+        ("samples", True, "samples is of another type: bool"),
+        ("samples", None, "samples is of another type: NoneType"),
+        ("seconds", 10**400, "seconds is a number of 1329 bits"),
+        ("name", [1], "name is of another type: list"),
+    ],
+)
+def test_values_of_another_type_are_refused(field: str, value: Any, reason: str) -> None:
+    met = Introduction("ward", samples=40, samples_per_second=90.0, seconds=0.1)
+    with pytest.raises(Malformed, match=reason):
+        from_content(to_content(replace(met, **{field: value})), Introduction)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("local_steps", 0, "local_steps is 0: it must be a whole number, from 1 to 1,000,000"),
+        ("batch_size", 10**12, "batch_size is"),
+        ("round_index", 0, "round_index is 0"),
+        ("client", -1, "client is -1"),
+        ("learning_rate", math.nan, "learning_rate is nan: it must be a number 0 or more"),
+        ("weights", torch.zeros(2), r"weights: the shape is \(2,\), not \(3,\)"),
+        ("weights", torch.full((3,), math.inf), "the weights are not finite"),
+    ],
+)
+def test_orders_that_a_device_refuses(field: str, value: Any, reason: str) -> None:
+    like = torch.zeros(3)
+    check_order(ORDER, like, only_sketches=False)
+    with pytest.raises(Malformed, match=reason):
+        check_order(replace(ORDER, **{field: value}), like, only_sketches=False)
+
+
+def test_a_device_that_sends_only_sketches_refuses_to_send_a_gradient() -> None:
+    like = torch.zeros(3)
+    check_order(replace(ORDER, sketch=True), like, only_sketches=True)
+    check_order(replace(ORDER, probe=False), like, only_sketches=True)
+    with pytest.raises(Malformed, match="asks for a whole gradient"):
+        check_order(ORDER, like, only_sketches=True)

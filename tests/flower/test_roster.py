@@ -1,0 +1,89 @@
+"""Which devices are connected, and under which client index."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import Context, Message
+
+from dynamite_fl.flower.messages import Introduction, to_content
+from dynamite_fl.flower.messenger import Messenger
+from dynamite_fl.flower.roster import Roster
+from tests.flower.fleet import CLIENTS, app, grid
+from tests.flower.local_grid import LocalGrid
+
+
+def updated(nodes: LocalGrid, **settings: Any) -> Roster:
+    roster = Roster(Messenger(nodes), CLIENTS, **settings)
+    roster.update()
+    roster.fix_order()
+    return roster
+
+
+def configs(nodes: LocalGrid) -> dict[int, dict[str, Any]]:
+    return {node_id: dict(context.node_config) for node_id, context in nodes.contexts.items()}
+
+
+def test_names_that_are_taken_and_one_device_too_many(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes = grid(tmp_path)
+    extra = {6: app(0, tmp_path / "six"), 7: app(1, tmp_path / "seven")}
+    names = configs(nodes) | {6: {"name": "device 1"}, 7: {"name": "one more"}}
+    roster = updated(LocalGrid({**nodes.apps, **extra}, names))
+    assert sorted(node.node_id for node in roster.connected.values()) == [1, 2, 3, 4, 5]
+    assert "Node 6 is refused: another node with the name device 1 is connected." in caplog.text
+    assert "Node 7 is refused: one more is one too many: the job has 5 devices." in caplog.text
+
+
+def test_a_node_with_the_name_of_another_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    roster = updated(grid(tmp_path), registered={1: "device 1", 2: "lab"})
+    assert "device 2" not in roster.names
+    assert "it says that its name is device 2, but its key belongs to lab" in caplog.text
+
+
+def test_a_device_that_reconnects_as_another_node_keeps_its_client_index(tmp_path: Path) -> None:
+    names_file = tmp_path / "nodes.json"
+    nodes = grid(tmp_path)
+    roster = updated(nodes, path=names_file)
+    device = nodes.apps.pop(2)
+    roster.update()
+    assert sorted(roster.connected) == [0, 2, 3, 4]
+    back = LocalGrid({**nodes.apps, 77: device}, configs(nodes) | {77: {"name": "device 2"}})
+    nodes.apps, nodes.contexts = back.apps, back.contexts
+    roster.update()
+    assert roster.connected[1].node_id == 77
+    resumed = updated(nodes, path=names_file)
+    assert resumed.names == roster.names
+    assert resumed.training == roster.training
+
+
+def test_first_devices_are_ordered_by_name_and_later_ones_are_added(tmp_path: Path) -> None:
+    nodes = grid(tmp_path)
+    first = nodes.apps.pop(1)
+    roster = updated(nodes)
+    nodes.apps[1] = first
+    roster.update()
+    assert roster.names == ["device 2", "device 3", "device 4", "device 5", "device 1"]
+
+
+@pytest.mark.parametrize(
+    "introduction",
+    [
+        Introduction("", 5, 1.0, 0.0),
+        Introduction("x\n", 5, 1.0, 0.0),
+        Introduction("x", -5, 1.0, 0.0),
+        Introduction("x", 10**12, 1.0, 0.0),
+        Introduction("x", 5, math.nan, 0.0),
+    ],
+)
+def test_introductions_that_cannot_be_true(tmp_path: Path, introduction: Introduction) -> None:
+    def introduce(message: Message, _: Context) -> Message:
+        return Message(to_content(introduction), reply_to=message)
+
+    nodes = grid(tmp_path)
+    nodes.apps[5] = introduce
+    assert sorted(updated(nodes).connected) == [0, 1, 2, 3]

@@ -1,0 +1,82 @@
+"""A run folder knows what it is of."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dynamite_fl.errors import RunFolderError
+from dynamite_fl.job.runs import check_same_job, load_run, open_run
+from dynamite_fl.job.training import TrainingJob, load_training_job
+from dynamite_fl.training.run_folder import RunFolder
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path / "run")
+    open_run(folder, load_training_job(), data="1234")
+    return folder
+
+
+def job(*overrides: str) -> TrainingJob:
+    return load_training_job(overrides=overrides)
+
+
+def test_a_folder_holds_its_job(begun: RunFolder) -> None:
+    assert load_run(begun).tables == load_training_job().tables
+    open_run(begun, job(), data="1234")  # the same run may go on
+
+
+@pytest.mark.parametrize(
+    ("override", "difference"),
+    [
+        ("training.learning_rate=99", "training.learning_rate is 0.05 there and 99 here"),
+        ("limits.deadline=7", "limits.deadline is 120 there and 7 here"),
+        ("devices=vm20", "devices is "),
+        ("stream.preset=burst", "stream is not set there and "),
+        ("task.model=softmax", 'task.model is "perceptron" there and "softmax" here'),
+    ],
+)
+def test_another_job_is_refused_with_what_differs(
+    begun: RunFolder, override: str, difference: str
+) -> None:
+    with pytest.raises(RunFolderError) as refused:
+        open_run(begun, job(override), data="1234")
+    assert difference in str(refused.value)
+    assert str(begun.path) in str(refused.value)
+
+
+@pytest.mark.parametrize("override", ["training.workers=2", 'training.track=["tensorboard"]'])
+def test_what_changes_no_result_may_differ(begun: RunFolder, override: str) -> None:
+    check_same_job(begun, job(override))
+
+
+def test_other_data_is_refused(begun: RunFolder) -> None:
+    with pytest.raises(RunFolderError, match="other training or test data"):
+        open_run(begun, job(), data="5678")
+
+
+def test_an_incompatible_version_is_refused(begun: RunFolder) -> None:
+    kept = json.loads(begun.identity.read_text())
+    begun.identity.write_text(json.dumps({**kept, "format": 99, "version": "9.9"}))
+    with pytest.raises(RunFolderError, match=r"begun by dynamite 9.9, whose files have format 99"):
+        load_run(begun)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"data": 3}', '{"folders": 3, "data": ""}'])
+def test_a_damaged_identity_is_refused(begun: RunFolder, text: str) -> None:
+    begun.identity.write_text(text)
+    with pytest.raises(RunFolderError, match=r"run.json is damaged"):
+        load_run(begun)
+
+
+def test_a_folder_of_an_older_version_is_refused(begun: RunFolder) -> None:
+    begun.identity.unlink()
+    with pytest.raises(RunFolderError, match="an older version"):
+        load_run(begun)
+
+
+def test_a_job_that_was_damaged_is_refused(begun: RunFolder) -> None:
+    begun.job.write_text("[limits]\n")
+    with pytest.raises(RunFolderError, match=r"job.toml cannot be used"):
+        load_run(begun)

@@ -1,0 +1,330 @@
+"""Reports as ``dynamite report`` writes them."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from dynamite_fl._cli.main import app
+
+_UNREADABLE = Path("/proc/self/mem")  # even for root, whom permissions do not stop
+
+
+def report(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, ["report", *map(str, words)])
+
+
+def made(*words: str | Path) -> tuple[str, dict[str, Any], list[str]]:
+    """Return the page's own markup, its charts and the notes."""
+    result = report(*words, "--json")
+    assert result.exit_code == 0, result.output
+    written = json.loads(result.stdout)
+    text = Path(written["file"]).read_text()
+    found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', text)
+    assert found is not None
+    return text[: found.start()], json.loads(found[1]), written["notes"]
+
+
+def titles(markup: str) -> list[str]:
+    return re.findall(r"<h3>(.*?)</h3>", markup)
+
+
+@pytest.fixture
+def copy(runs: Path, tmp_path: Path) -> Path:
+    shutil.copytree(runs / "plain", tmp_path / "plain")
+    return tmp_path / "plain"
+
+
+def test_a_run_has_all_its_charts(runs: Path, tmp_path: Path) -> None:
+    markup, charts, notes = made(runs / "plain", "--out", tmp_path / "a.html")
+    assert notes == []
+    assert titles(markup) == [
+        "Accuracy by round",
+        "Accuracy by seconds",
+        "Accuracy by cost",
+        "Loss",
+        "Accuracy of each class",
+        "Local steps",
+        "Batch size",
+        "Limits left",
+        "Seconds of each round",
+        "Batch size of each device",
+        "Gain of the first local step",
+        "Share of that gain in late local steps",
+        "Mean gradient variance, M",
+    ]
+    lines = [json.loads(line) for line in (runs / "plain/history.jsonl").read_text().splitlines()]
+    judged = [line for line in lines if line["accuracy"] is not None]
+    assert charts["chart-0"]["data"][0]["y"] == [line["accuracy"] for line in judged]
+    assert charts["chart-1"]["data"][0]["x"] == [line["seconds"] for line in judged]
+    assert f"{judged[-1]['accuracy']:.1%}" in markup
+    assert "camera-3" in markup
+    job = (runs / "plain/job.toml").read_text()
+    assert job.replace('"', "&quot;") in markup
+
+
+def test_a_stream_has_buffers_drift_and_the_terms_of_the_bound(runs: Path, tmp_path: Path) -> None:
+    markup, charts, _ = made(runs / "stream", "--out", tmp_path / "a.html")
+    found = dict(zip(titles(markup), charts.values(), strict=True))
+    arrived, stored = found["Samples on devices"]["data"]
+    assert arrived["y"][0] == stored["y"][0] == 200  # twenty on each of ten devices
+    assert arrived["y"][-1] > 400
+    assert stored["y"][-1] == 9 * 40 + 36  # forty fit in a buffer; one device has but 36 samples
+    assert "Drift caused by arrivals, ψ" in found
+    gap, noise, bias = found["Terms of the bound on the loss after each round"]["data"]
+    assert gap["x"] == noise["x"]
+    assert min(gap["y"]) > max(bias["y"])
+
+
+def test_a_comparison_has_bands_targets_and_hindsight(runs: Path, tmp_path: Path) -> None:
+    markup, charts, notes = made(runs / "versus", "--out", tmp_path / "a.html")
+    assert notes == []
+    found = dict(zip(titles(markup), charts.values(), strict=True))
+    names = [trace.get("name") for trace in found["Accuracy by seconds"]["data"]]
+    assert sorted(name for name in names if name) == ["dynamite", "fedavg"]
+    assert len(names) == 6  # each with the two edges of its band
+    (seconds,) = (each for title, each in found.items() if title.startswith("Seconds to"))
+    bars = [trace for trace in seconds["data"] if trace["type"] == "bar"]
+    assert [len(bar["x"]) for bar in bars] == [1, 1]
+    assert "Share of the way from FedAvg to the best fixed setting" in found
+    tried = found["Accuracy of fixed settings on the first seed"]["data"][0]
+    assert len(tried["x"]) == len(list((runs / "versus").glob("fixed-*-0")))
+    assert "dynamite compare job.toml --controllers dynamite,fedavg --seeds 2 --hindsight" in markup
+
+
+def test_figures_are_those_of_the_comparison_itself(runs: Path, tmp_path: Path) -> None:
+    """The table has the figures that ``compare`` prints."""
+    markup, _, _ = made(runs / "versus", "--out", tmp_path / "a.html")
+    finals = []
+    for name in ("fedavg-0", "fedavg-1"):
+        lines = (runs / "versus" / name / "history.jsonl").read_text().splitlines()
+        finals.append(json.loads(lines[-1])["accuracy"])
+    assert f"{sum(finals) / 2:.1%} <span" in markup
+    assert f"The target is {sum(finals) / 2:.1%}, the mean accuracy of fedavg" in markup
+
+
+@pytest.mark.parametrize("name", ["plain", "stream", "versus"])
+def test_plotly_accepts_all_charts(runs: Path, tmp_path: Path, name: str) -> None:
+    """Plotly's Python package checks every key and value, once colours are replaced."""
+
+    def colored(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: colored(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [colored(each) for each in value]
+        is_ours = isinstance(value, str) and value.startswith("--")
+        return (
+            {"sequential": "Blues"}.get(value, "red" if is_ours else value)
+            if isinstance(value, str)
+            else value
+        )
+
+    _, charts, _ = made(runs / name, "--out", tmp_path / "a.html")
+    for chart in charts.values():
+        go.Figure(colored(chart))
+
+
+def test_by_default_it_is_in_the_folder(copy: Path) -> None:
+    result = report(copy)
+    assert result.exit_code == 0
+    assert str(copy / "report.html") in result.stdout
+    assert (copy / "report.html").is_file()
+
+
+def test_nothing_in_it_comes_from_elsewhere(runs: Path, tmp_path: Path) -> None:
+    markup, _, _ = made(runs / "plain", "--out", tmp_path / "a.html")
+    assert "default-src 'none'" in markup
+    assert not re.search(r'(src|href)="(?!data:)', markup)
+
+
+def test_a_run_that_has_not_ended_is_shown_up_to_now(copy: Path) -> None:
+    (copy / "ended.txt").unlink()
+    markup, _, notes = made(copy)
+    assert notes == [f"{copy} still runs or was interrupted; it is shown after round 12"]
+    assert "not ended yet" in markup
+    assert "after round 12" in markup
+
+
+def test_a_history_cut_off_in_a_line_is_shown_to_there(copy: Path) -> None:
+    history = copy / "history.jsonl"
+    history.write_text(history.read_text()[:-100])
+    markup, charts, notes = made(copy)
+    assert notes == [f"{copy}: the history is cut off in the middle of its last line"]
+    assert "cut off" in markup
+    assert charts["chart-5"]["data"][0]["x"] == list(range(1, 12))
+
+
+def test_a_run_before_its_first_round_shows_its_job(copy: Path) -> None:
+    (copy / "history.jsonl").write_text("")
+    (copy / "ended.txt").unlink()
+    markup, charts, notes = made(copy)
+    assert "before its first round" in notes[0]
+    assert charts == {}
+    assert "perceptron" in markup or "softmax" in markup
+
+
+@pytest.mark.parametrize("content", [None, "no = [toml", "[limits]\nrounds = 1\n"])
+def test_without_a_sound_job_the_rounds_are_shown(copy: Path, content: str | None) -> None:
+    if content is None:
+        (copy / "job.toml").unlink()
+    else:
+        (copy / "job.toml").write_text(content)
+    markup, charts, notes = made(copy)
+    assert len(notes) == 1
+    assert "job" in notes[0]
+    assert "Limits left" not in titles(markup)
+    assert len(charts) == 12
+
+
+@pytest.mark.skipif(not _UNREADABLE.exists(), reason="needs a file that nobody can read")
+@pytest.mark.parametrize("name", ["job.toml", "ended.txt", "history.jsonl"])
+def test_a_file_that_cannot_be_read_is_said_and_the_rest_is_shown(copy: Path, name: str) -> None:
+    (copy / name).unlink()
+    (copy / name).symlink_to(_UNREADABLE)
+    _, _, notes = made(copy)
+    assert any(name in note and "Input/output error" in note for note in notes)
+
+
+@pytest.mark.skipif(not _UNREADABLE.exists(), reason="needs a file that nobody can read")
+def test_names_of_machines_that_cannot_be_read_are_done_without(copy: Path) -> None:
+    (copy / "nodes.json").symlink_to(_UNREADABLE)
+    markup, _, _ = made(copy)
+    assert "device 10" in markup
+
+
+def test_missing_folders_are_noted_and_the_rest_is_shown(
+    runs: Path, copy: Path, tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    gone = tmp_path / "gone"
+    _, charts, notes = made(runs / "stream", gone, copy, empty, "--out", tmp_path / "a.html")
+    assert f"{gone} does not exist" in notes
+    assert any(note.startswith(f"{empty} holds no run") for note in notes)
+    assert any("not of one job: they also differ in stream," in note for note in notes)
+    assert charts
+
+
+def test_two_comparisons_are_told_apart(runs: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    shutil.copytree(runs / "versus", again)
+    shown = report(runs / "versus", again, again, "--json", "--out", tmp_path / "a.html")
+    assert json.loads(shown.stdout)["runs"] == 2 * len(list(again.iterdir()))
+    text = (tmp_path / "a.html").read_text()
+    for name in ("versus/dynamite", "again/dynamite", "versus/fedavg", "again/fedavg"):
+        assert f"</i>{name}</td>" in text
+    assert "the mean accuracy of versus/fedavg" in text
+    assert "</i>versus/fixed-" not in text  # fixed settings are for hindsight
+    assert "Share of the way from FedAvg to the best fixed setting" in text
+    assert "--controllers dynamite,fedavg --seeds 2 --hindsight" in text
+
+
+def test_comparisons_whose_folders_have_the_same_name_are_told_apart(
+    runs: Path, tmp_path: Path
+) -> None:
+    days = [tmp_path / day / "trial" for day in ("monday", "tuesday")]
+    for day in days:
+        shutil.copytree(runs / "versus" / "fedavg-0", day / "fedavg-0")
+    markup, _, _ = made(*days, "--out", tmp_path / "a.html")
+    for name in ("monday/trial/fedavg", "tuesday/trial/fedavg"):
+        assert f"</i>{name}</td>" in markup
+    assert markup.count('<td class="minor">1</td>') == 2  # one seed each
+
+
+def test_names_that_begin_alike_have_rows_of_their_own(runs: Path, tmp_path: Path) -> None:
+    """Charts shorten the names, after which they are the same."""
+    both = tmp_path / "both"
+    for source, end in (("dynamite", "left"), ("fedavg", "right")):
+        shutil.copytree(runs / "versus" / f"{source}-0", both / f"{'long-' * 6}{end}-0")
+    markup, charts, _ = made(both)
+    found = dict(zip(titles(markup), charts.values(), strict=True))
+    dots = found["Final accuracy of each seed"]
+    assert [trace["y"] for trace in dots["data"]] == [[0], [1]]
+    (seconds,) = (each for title, each in found.items() if title.startswith("Seconds to"))
+    assert [trace["y"] for trace in seconds["data"] if trace["type"] == "bar"] == [[0], [1]]
+    for chart in (dots, seconds):
+        assert chart["layout"]["yaxis"]["tickvals"] == [0, 1]
+        assert len(set(chart["layout"]["yaxis"]["ticktext"])) == 1
+
+
+def test_real_machines_have_their_own_names(copy: Path) -> None:
+    names = [f"machine-{k}" for k in range(10)]
+    (copy / "nodes.json").write_text(json.dumps({"training": "a", "names": names}))
+    markup, _, _ = made(copy)
+    assert all(name in markup for name in names)
+    assert "dynamite serve job.toml --name again" in markup
+    (copy / "nodes.json").write_text("[1")
+    markup, _, notes = made(copy)
+    assert notes == []
+    assert "device 10" in markup
+
+
+def test_nothing_to_show_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
+    result = report(tmp_path / "gone", "--out", tmp_path / "a.html")
+    assert result.exit_code == 2
+    assert "gone does not exist" in result.stderr
+    assert not (tmp_path / "a.html").exists()
+
+
+def test_a_name_cannot_be_markup(copy: Path) -> None:
+    evil = copy.with_name("<script>alert(1)<&")
+    copy.rename(evil)
+    job = (evil / "job.toml").read_text()
+    (evil / "job.toml").write_text(job.replace("camera-1", "</script><img src=x onerror=alert(1)>"))
+    markup, charts, _ = made(evil)
+    assert "<script>alert" not in markup
+    assert "<img" not in markup
+    assert "&lt;script&gt;alert(1)&lt;&amp;" in markup
+    assert "&lt;/script&gt;&lt;img" in markup
+    text = (evil / "report.html").read_text()
+    assert "<img src=x" not in text
+    ticks = charts["chart-9"]["layout"]["yaxis"]["ticktext"]
+    assert ticks[0].startswith("&lt;/script&gt;")
+
+
+def test_without_plotly_it_says_what_to_install(runs: Path, tmp_path: Path) -> None:
+    script = f"""
+import sys
+sys.modules["plotly"] = sys.modules["plotly.offline"] = None
+from dynamite_fl._cli.main import app
+app(["report", {str(runs / "plain")!r}, "--out", {str(tmp_path / "a.html")!r}])
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 2, result.stderr
+    assert "pip install 'dynamite-fl[report]'" in result.stderr
+    assert not (tmp_path / "a.html").exists()
+
+
+@pytest.mark.parametrize("command", ["report", "show"])
+def test_runs_are_read_without_torch(copy: Path, command: str) -> None:
+    script = f"""
+import sys
+from dynamite_fl._cli.main import app
+try:
+    app([{command!r}, {str(copy)!r}])
+except SystemExit as end:
+    assert not end.code, end.code
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)
+
+
+def test_a_comparison_is_read_without_torch(runs: Path, tmp_path: Path) -> None:
+    script = f"""
+import sys
+from pathlib import Path
+from dynamite_fl.report.write import write_report
+write_report([Path({str(runs / "versus")!r})], Path({str(tmp_path / "a.html")!r}))
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)

@@ -1,0 +1,240 @@
+"""Simulated rounds whose data streams in: who takes part, what it weighs, and what it costs."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chi2
+
+from dynamite_fl.client.executors import stacked
+from dynamite_fl.control.registry import CONTROLLERS
+from dynamite_fl.simulation.engine import SimulatedEngine
+from dynamite_fl.stream.streams import Streams
+from dynamite_fl.training.aggregate import average
+from dynamite_fl.training.checkpoint import save
+from dynamite_fl.training.evaluate import arrived_sample
+from dynamite_fl.training.loop import Round, Training, _order, begin, rounds, run_round
+from dynamite_fl.training.run_folder import RunFolder
+from tests.trainings import STREAM, training
+
+EVERYONE = np.arange(5)
+UNLIMITED: dict[str, Any] = {"deadline": 1e6, "budget": 1e6}
+
+
+def streams_in(given: Training) -> Streams:
+    assert isinstance(given.engine, SimulatedEngine)
+    assert given.engine.streams is not None
+    return given.engine.streams
+
+
+def played_in(given: Training) -> list[Round]:
+    return [each for _, each in rounds(given, begin(given)) if each is not None]
+
+
+def test_models_are_weighed_by_all_that_has_arrived_and_not_by_what_is_stored() -> None:
+    given = training("fedavg", stream={**STREAM, "spread": 1.0}, limits=UNLIMITED)
+    progress = begin(given)
+    for k in range(1, 9):
+        progress, each = run_round(given, progress)
+        assert each is not None
+        seen = streams_in(given).seen(EVERYONE, k)
+        assert each.outcome.report.samples.tolist() == seen.tolist()
+        assert progress.samples.tolist() == seen.tolist() or k == 8  # the last has no next round
+        assert torch.equal(progress.weights, average(each.outcome.updates, seen.astype(float)))
+    assert (seen > 50).any()  # more than the buffer holds
+    assert np.unique(seen).size > 1
+
+
+def test_batches_follow_what_is_in_the_buffer() -> None:
+    """FedAvg wants 60: it gets the 12 that are there, then 24, ..., and at most the buffer's 50."""
+    given = training("fedavg", stream=STREAM, limits={**UNLIMITED, "rounds": 12})
+    sizes = [each.plan.batch_sizes.max() for each in played_in(given)]
+    assert sizes == [12, 12, 24, 24, 36, 36, 48, 48, 50, 50, 50, 50]  # as reported a round before
+
+
+def test_a_client_that_has_no_sample_yet_is_absent_and_costs_nothing() -> None:
+    """Nothing arrives before round 3; then everything goes on as usual."""
+    stream = {**STREAM, "initial": 0, "every": 3}
+    given = training("dynamite", stream=stream, limits=UNLIMITED)
+    progress = begin(given)
+    start = progress.weights
+    for _ in range(2):
+        progress, each = run_round(given, progress)
+        assert each is not None
+        assert not each.outcome.report.present.any()
+        assert (each.outcome.samples, each.outcome.sent_bytes) == (0, 0)
+        assert each.outcome.seconds > 0
+        assert torch.equal(progress.weights, start)
+    progress, each = run_round(given, progress)
+    assert each is not None
+    assert each.outcome.report.present.all()
+    assert each.outcome.report.samples.tolist() == [12.0] * 5
+    assert not torch.equal(progress.weights, start)
+
+
+def test_who_never_receives_anything_is_never_there() -> None:
+    """As a client to which the partition gives no sample; all others go on."""
+    given = training("dynamite", stream=STREAM, limits=UNLIMITED)
+    engine = given.engine
+    assert isinstance(engine, SimulatedEngine)
+    streams = streams_in(given)
+    pool = streams._orders.pool
+    nothing = np.zeros(0, dtype=np.int64)
+    streams._orders = replace(
+        streams._orders, pool=lambda client: nothing if client == 2 else pool(client)
+    )
+    for each in played_in(given):
+        report = each.outcome.report
+        assert report.present.tolist() == [True, True, False, True, True]
+        assert np.isnan(report.samples[2])
+    assert 2 not in engine.states
+    assert engine.evaluate(engine.first_weights(), 3).stream_loss is not None
+
+
+def test_absent_clients_come_back_to_the_buffer_they_would_have_had() -> None:
+    devices = {"availability": 0.6, "dropout": 0.2}
+    given = training("dynamite", stream=STREAM, devices=devices, limits=UNLIMITED, seed=2)
+    last = dict.fromkeys(range(5), 0)
+    for each in played_in(given):
+        for client in each.outcome.report.clients[each.outcome.report.present]:
+            last[int(client)] = each.outcome.report.round_index
+    assert len(set(last.values())) > 1  # not all were there in the last round
+    for client, round_index in last.items():
+        buffer = None
+        for k in range(1, round_index + 1):
+            buffer, _ = streams_in(given).receive(client, k, buffer)
+        found = given.engine.states[client].buffer
+        assert found is not None
+        assert buffer is not None
+        assert found.rows.tolist() == buffer.rows.tolist()
+        assert found.seen == buffer.seen
+
+
+def test_probes_now_and_then_have_figures_every_time() -> None:
+    for stream in (None, STREAM):
+        given = training("dynamite", probe_every=3, stream=stream, limits=UNLIMITED)
+        probes = {
+            each.outcome.report.round_index: each.outcome.report.probe for each in played_in(given)
+        }
+        assert [k for k, probe in probes.items() if probe is not None] == [3, 6]
+        for k in (3, 6):
+            probe = probes[k]
+            assert probe is not None
+            assert np.isfinite(probe.loss).all()
+            assert np.isfinite(probe.smoothness).all()
+            assert np.isfinite(probe.drift).all() == (stream is not None)
+
+
+def test_what_a_round_may_cost_covers_all_that_it_measures() -> None:
+    """Drift and M_i are measured on samples of their own, in the rounds in which some arrive."""
+    given = training("dynamite", stream={**STREAM, "every": 3}, limits=UNLIMITED)
+    progress = begin(given)
+    extra = []
+    for _ in range(8):
+        order = _order(given, progress)
+        most = given.engine.most_samples(order)
+        progress, each = run_round(given, progress)
+        assert each.outcome.samples <= most
+        planned = order.plan.local_steps * order.plan.batch_sizes.sum()
+        extra.append(each.outcome.samples > planned)
+    assert extra[2]
+    assert extra[5]
+
+
+def test_drift_raises_the_loss_that_is_planned_with() -> None:
+    """In a burst of unseen classes psi is large once, in the round of the burst."""
+    stream = {
+        "arrivals": "burst",
+        "order": "continuous",
+        "initial": 30,
+        "size": 200,
+        "at": 6,
+        "buffer_size": 100,
+    }
+    given = training("dynamite", stream=stream, limits={**UNLIMITED, "max_local_steps": 5})
+    drift = {}
+    for progress, each in rounds(given, begin(given)):
+        assert each is not None
+        drift[each.ledger.rounds] = given.controller.describe(progress.control).get("drift", 0.0)
+        if each.ledger.rounds == 7:
+            break
+    assert drift[6] > 0.5
+    assert [drift[k] for k in (2, 3, 4, 5, 7)] == [0.0] * 5
+
+
+def test_an_unseen_class_is_unknown_until_it_arrives() -> None:
+    stream = {**STREAM, "initial": 25, "size": 200, "every": 10, "buffer_size": 300}
+    limits = {**UNLIMITED, "rounds": 30, "max_local_steps": 10}
+    given = training("dynamite", stream=stream, limits=limits)
+    judged = [each.evaluation for each in played_in(given)]
+    before, after = judged[8], judged[-1]
+    assert before is not None
+    assert after is not None
+    unknown = [label for label, accuracy in before.class_accuracy.items() if accuracy == 0]
+    assert len(unknown) >= 3
+    assert all(after.class_accuracy[label] > 0.3 for label in unknown)
+
+
+@pytest.mark.parametrize("model", ["svm", "perceptron", "cnn"])
+def test_other_models_learn_from_a_stream(model: str) -> None:
+    limits = {**UNLIMITED, "rounds": 4, "max_local_steps": 3}
+    given = training("dynamite", model=model, stream={**STREAM, "order": "iid"}, limits=limits)
+    last = played_in(given)[-1]
+    assert last.outcome.report.probe is not None
+    assert np.isfinite(last.outcome.report.probe.loss).all()
+    assert last.evaluation is not None
+    assert last.evaluation.stream_loss is not None
+
+
+@pytest.mark.parametrize("controller", ["dynamite", "fedavg"])
+def test_workers_change_no_bit_of_a_stream(
+    controller: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Placeholders of states are sent with probes, and whole states without."""
+    monkeypatch.setattr(stacked, "_LARGEST_MODEL", 0)  # otherwise workers would have nothing to do
+    torch.set_num_threads(1)
+    found = []
+    for workers in (1, 2):
+        folder = RunFolder(tmp_path / str(workers))
+        given = training(
+            controller,
+            model="perceptron",
+            stream={**STREAM, "spread": 0.5},
+            devices={"availability": 0.8},
+            workers=workers,
+        )
+        folder.path.mkdir()
+        with given.engine:  # type: ignore[attr-defined]
+            for progress, _ in rounds(given, begin(given)):
+                last = progress
+            save(given, folder, last)
+            states = sorted(given.engine.states.items())
+            buffers = {i: state.buffer for i, state in states}
+        rows = {i: each.rows.tolist() for i, each in buffers.items() if each is not None}
+        assert rows
+        found.append((last.ledger, folder.model.read_bytes(), rows))
+    assert found[0] == found[1]
+
+
+def test_the_stream_s_loss_is_judged_on_what_has_arrived_each_of_it_alike() -> None:
+    """Chi-square over 60 rounds' samples of a thousand, of the fleet's first five dozen."""
+    given = training("fedavg", stream={**STREAM, "every": 1000})
+    streams = streams_in(given)
+    arrived = np.concatenate([streams.history(client)[:12] for client in range(5)])
+    rows = np.concatenate([arrived_sample(streams, 5, seed, 3) for seed in range(60)])
+    assert set(rows.tolist()) <= set(arrived.tolist())
+    count = np.array([(rows == row).sum() for row in arrived])
+    expected = rows.size / 60
+    assert ((count - expected) ** 2 / expected).sum() < chi2.ppf(1 - 1e-4, 59)
+    assert arrived_sample(streams, 0, 0, 1).size == 0
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_cohorts_of_a_stream(name: str) -> None:
+    given = training(name, cohort=2, stream={**STREAM, "spread": 1.0}, limits=UNLIMITED)
+    played = played_in(given)
+    assert {each.outcome.report.clients.size for each in played} == {2}
+    assert played[-1].evaluation is not None

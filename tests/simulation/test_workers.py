@@ -1,0 +1,323 @@
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dynamite_fl.client.messages import ClientState, Order
+from dynamite_fl.client.probe import ProbeMemory
+from dynamite_fl.control.registry import make_controller
+from dynamite_fl.errors import WorkerError
+from dynamite_fl.partitions import unequal
+from dynamite_fl.records import Limits
+from dynamite_fl.simulation.devices import Devices
+from dynamite_fl.simulation.engine import SimulatedEngine
+from dynamite_fl.simulation.workers import WorkerProcesses, is_placeholder, placeholder
+from dynamite_fl.task import losses
+from dynamite_fl.task.task import Task
+from dynamite_fl.training.loop import Schedule, Training, begin, rounds
+from dynamite_fl.training.round_record import RoundRecord
+from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.session import Session
+
+pytestmark = pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork"
+)
+CLIENTS = 7
+FEATURES = 20
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_no_process_left() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    gc.collect()
+    assert multiprocessing.active_children() == []
+
+
+def make_engine(workers: int) -> SimulatedEngine:
+    random = torch.Generator().manual_seed(3)
+    inputs = torch.randn(500, FEATURES, generator=random)
+    targets = inputs[:, :4].argmax(1)
+    task = Task(
+        name="largest of four",
+        make_model=lambda: nn.Sequential(nn.Linear(FEATURES, 16), nn.Tanh(), nn.Linear(16, 4)),
+        loss=losses.cross_entropy,
+        correct=losses.largest_is_target,
+        train_inputs=inputs[:400],
+        train_targets=targets[:400],
+        test_inputs=inputs[400:],
+        test_targets=targets[400:],
+    )
+    devices = Devices(
+        samples_per_second=[50, 80, 100, 60, 70, 90, 120],
+        latency=0.05,
+        jitter=0.2,
+        availability=0.9,
+        dropout=0.1,
+    )
+    partition = unequal(spread=0.5).split(targets[:400].numpy(), CLIENTS, seed=1)
+    return SimulatedEngine(task, partition, devices, learning_rate=0.2, workers=workers)
+
+
+def make_training(workers: int) -> Training:
+    engine = make_engine(workers)
+    return Training(
+        engine,
+        make_controller("dynamite", learning_rate=0.2),
+        Limits(rounds=12, deadline=60, budget=300, cost_per_sample=0.02, cost_per_round=1),
+        Schedule(),
+        engine.enroll(),
+    )
+
+
+def orders_for(engine: SimulatedEngine, weights: Tensor, round_index: int = 1) -> list[Order]:
+    return [
+        Order(client, round_index, weights, 2, 8, learning_rate=0.2, probe=True, remember=True)
+        for client in range(len(engine.partition))
+    ]
+
+
+def worker_processes(engine: SimulatedEngine, workers: int = 2) -> WorkerProcesses:
+    return WorkerProcesses(workers, engine.clients.make)
+
+
+def result(folder: RunFolder) -> tuple[bytes, str]:
+    return folder.model.read_bytes(), folder.history.read_text()
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str]:
+    folder = RunFolder(tmp_path_factory.mktemp("alone"))
+    torch.set_num_threads(1)
+    assert len(Session(make_training(1), folder).run().history) >= 8
+    return result(folder)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_change_no_bit(workers: int, tmp_path: Path, alone: tuple[bytes, str]) -> None:
+    folder = RunFolder(tmp_path)
+    Session(make_training(workers), folder).run()
+    assert result(folder) == alone
+    assert '"absent": []' in alone[1]
+    assert alone[1].count('"absent": []') < alone[1].count("\n")  # some were absent
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_an_interruption_changes_no_bit(
+    workers: int, tmp_path: Path, alone: tuple[bytes, str]
+) -> None:
+    folder = RunFolder(tmp_path)
+    for count in (3, 2):  # each time, with other workers, from the last checkpoint
+        seen = list[RoundRecord]()
+        cut = Session(
+            make_training(workers),
+            folder,
+            on_round=[seen.append],
+            should_stop=lambda seen=seen, count=count: len(seen) == count,  # type: ignore[misc]
+        ).run()
+        assert cut.stopped_by is None
+    Session(make_training(4 - workers), folder).run()
+    assert result(folder) == alone
+
+
+def test_states_are_whole_and_stay_so_when_a_round_follows() -> None:
+    here, there = make_training(1), make_training(2)
+    for training in (here, there):
+        played = rounds(training, begin(training))
+        for _ in range(3):
+            next(played)
+            states = training.engine.states
+            assert states
+            assert not any(is_placeholder(state) for state in states.values())
+    for client, state in here.engine.states.items():
+        theirs = there.engine.states[client]
+        assert (state.memory is None) == (theirs.memory is None)
+        if state.memory is not None and theirs.memory is not None:
+            assert torch.equal(state.memory.gradient, theirs.memory.gradient)
+
+
+def test_a_state_put_in_replaces_that_of_the_worker() -> None:
+    engine = make_engine(2)
+    weights = engine.first_weights()
+    workers = worker_processes(engine)
+    orders = orders_for(engine, weights)
+    replies = workers.run_round(orders, [ClientState()] * CLIENTS)
+    workers.keep(range(CLIENTS))
+    placeholders = [reply.state for reply in replies]
+    assert all(is_placeholder(state) for state in placeholders)
+    given = [ClientState(gradient_variance=5.0), *placeholders[1:]]
+    again = workers.run_round(orders_for(engine, weights - 0.1, round_index=2), given)
+    assert again[0].figures is None
+    assert again[0].gradient_variance == 5.0
+    assert all(reply.figures is not None for reply in again[1:])
+
+
+def test_a_state_that_is_not_kept_is_as_it_was() -> None:
+    engine = make_engine(2)
+    weights = engine.first_weights()
+    workers = worker_processes(engine)
+    first = workers.run_round(orders_for(engine, weights), [ClientState()] * CLIENTS)
+    workers.keep(range(CLIENTS))
+    workers.run_round(orders_for(engine, weights, 2), [reply.state for reply in first])
+    workers.keep([1, 2])
+    states = workers.take_states()
+    assert sorted(states) == list(range(CLIENTS))
+    alone = engine.client(0).run_round(orders_for(engine, weights)[0], ClientState()).state
+    kept = states[0].memory
+    assert kept is not None
+    assert alone.memory is not None
+    assert torch.equal(kept.weights, alone.memory.weights)
+    assert workers.take_states() == {}
+
+
+def test_a_killed_worker_is_an_error_and_not_a_hang() -> None:
+    engine = make_engine(2)
+    workers = worker_processes(engine)
+    orders, states = orders_for(engine, engine.first_weights()), [ClientState()] * CLIENTS
+    workers.run_round(orders, states)
+    victim = workers._processes[1].pid
+    assert victim is not None
+    os.kill(victim, signal.SIGKILL)
+    start = time.monotonic()
+    with pytest.raises(WorkerError, match=r"worker 1 of 2 .* signal 9"):
+        workers.run_round(orders, states)
+    assert time.monotonic() - start < 5
+    with pytest.raises(WorkerError, match="have been ended"):
+        workers.run_round(orders, states)
+
+
+def test_a_worker_killed_while_it_computes_is_an_error() -> None:
+    engine = make_engine(2)
+    engine = replace(engine, task=replace(engine.task, loss=lasts))
+    workers = worker_processes(engine)
+    workers.keep([])
+    victim = workers._processes[0].pid
+    assert victim is not None
+    threading.Timer(0.3, os.kill, (victim, signal.SIGKILL)).start()
+    with pytest.raises(WorkerError, match="worker 0"):
+        workers.run_round(orders_for(engine, engine.first_weights()), [ClientState()] * CLIENTS)
+
+
+def lasts(outputs: Tensor, targets: Tensor) -> Tensor:
+    time.sleep(60)
+    return losses.cross_entropy(outputs, targets)
+
+
+def fails(outputs: Tensor, targets: Tensor) -> Tensor:
+    raise ZeroDivisionError(f"{outputs.shape} {targets.shape}")
+
+
+def test_a_failing_loss_is_told_with_its_place() -> None:
+    engine = make_engine(2)
+    engine = replace(engine, task=replace(engine.task, loss=fails))
+    workers = worker_processes(engine)
+    states = [ClientState()] * CLIENTS
+    for _ in range(2):  # and workers are still there
+        with pytest.raises(WorkerError, match=r"(?s)client \d.*ZeroDivisionError"):
+            workers.run_round(orders_for(engine, engine.first_weights()), states)
+
+
+def test_ctrl_c_in_a_round_leaves_workers_that_answer() -> None:
+    engine = make_engine(2)
+    weights = engine.first_weights()
+    workers = worker_processes(engine)
+    first = workers.run_round(orders_for(engine, weights), [ClientState()] * CLIENTS)
+    workers.keep(range(CLIENTS))
+    long = [replace(order, local_steps=500) for order in orders_for(engine, weights, 2)]
+    long = [replace(o, local_steps=1) if o.client > 3 else o for o in long]
+    interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        workers.run_round(long, [reply.state for reply in first])
+    states = workers.take_states()
+    assert sorted(states) == list(range(CLIENTS))
+    again = workers.run_round(orders_for(engine, weights, 2), [states[c] for c in range(CLIENTS)])
+    alone = [
+        engine.client(order.client).run_round(order, states[order.client])
+        for order in orders_for(engine, weights, 2)
+    ]
+    for ours, theirs in zip(again, alone, strict=True):
+        assert torch.equal(ours.weights, theirs.weights)
+
+
+def test_closing_and_forgetting_end_the_workers() -> None:
+    with make_engine(2) as engine:
+        engine._execute(orders_for(engine, engine.first_weights()))
+        assert len(multiprocessing.active_children()) == 2
+    assert multiprocessing.active_children() == []
+    engine = make_engine(3)
+    engine._execute(orders_for(engine, engine.first_weights()))
+    assert len(multiprocessing.active_children()) == 3
+    del engine
+    assert multiprocessing.active_children() == []
+
+
+ORPHANS = """
+import multiprocessing, os, signal, sys, time
+sys.path.insert(0, {root!r})
+from tests.simulation.test_workers import make_engine, orders_for
+engine = make_engine(2)
+engine._execute(orders_for(engine, engine.first_weights()))
+print(*[child.pid for child in multiprocessing.active_children()], flush=True)
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "pass",
+        "raise SystemExit(3)",
+        "os.kill(os.getpid(), signal.SIGINT)",
+        "os.kill(os.getpid(), signal.SIGTERM)",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    ],
+)
+def test_workers_do_not_outlive_the_parent(end: str) -> None:
+    program = ORPHANS.format(root=str(Path(__file__).parents[2]), end=end)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    workers = [int(pid) for pid in done.stdout.split()]
+    assert len(workers) == 2, done.stderr
+    deadline = time.monotonic() + 10
+    while any(runs(pid) for pid in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def runs(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_placeholders() -> None:
+    memory = ProbeMemory(torch.arange(3).numpy(), torch.ones(4), 0.5, torch.ones(4), 0.7)
+    state = ClientState(memory, 2.0)
+    light = placeholder(state)
+    assert is_placeholder(light)
+    assert not is_placeholder(state)
+    assert not is_placeholder(ClientState())
+    assert placeholder(ClientState(None, 3.0)).gradient_variance == 3.0
+    assert light.memory is not None
+    assert light.memory.batch.size == 3
+
+
+def test_workers_must_be_some() -> None:
+    with pytest.raises(ValueError, match="workers is 0"):
+        make_engine(0)

@@ -1,0 +1,115 @@
+"""The only driver of a training."""
+
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from dynamite_fl.plan.feasibility import Infeasible
+from dynamite_fl.training.history import read_history
+from dynamite_fl.training.round_record import RoundRecord
+from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.session import Session
+from tests.trainings import training
+
+
+def test_callbacks_see_each_round_once_it_is_on_disk(tmp_path: Path) -> None:
+    folder, seen = RunFolder(tmp_path), list[int]()
+
+    def check(record: RoundRecord) -> None:
+        assert read_history(folder.history)[-1] == record
+        seen.append(record.round)
+
+    outcome = Session(training("fedavg"), folder, on_round=[check]).run()
+    assert seen == [record.round for record in outcome.history]
+    assert outcome.stopped_by == folder.stopped_by()
+
+
+def test_without_a_folder_the_history_is_the_same(tmp_path: Path) -> None:
+    kept = Session(training("dynamite"), RunFolder(tmp_path)).run()
+    assert Session(training("dynamite")).run().history == kept.history
+
+
+def test_limits_that_allow_no_round_leave_no_file(tmp_path: Path) -> None:
+    given = training("dynamite", limits={"deadline": 0.01})
+    opened = list[str]()
+    with pytest.raises(Infeasible):
+        Session(given, RunFolder(tmp_path / "a"), open_folder=lambda: opened.append("")).run()
+    assert not opened
+    assert not (tmp_path / "a").exists()
+
+
+def test_ctrl_c_waits_for_the_round_and_saves(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    whole = Session(training("dynamite")).run()
+
+    def press(record: RoundRecord) -> None:
+        if record.round == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    cut = Session(training("dynamite"), folder, on_round=[press]).run()
+    assert cut.stopped_by is None
+    assert len(cut.history) == 3
+    assert folder.checkpoint.exists()
+    resumed = Session(training("dynamite"), folder).run()
+    assert resumed.history == whole.history
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_ctrl_c_ends_at_once() -> None:
+    def press(_: RoundRecord) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        Session(training("fedavg"), on_round=[press]).run()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_signals_are_left_alone_in_other_threads() -> None:
+    outcomes = list[str | None]()
+    thread = threading.Thread(
+        target=lambda: outcomes.append(Session(training("fedavg")).run().stopped_by)
+    )
+    thread.start()
+    thread.join()
+    assert outcomes[0] is not None
+
+
+@pytest.mark.parametrize("killed_at", ["model", "ended", "checkpoint"])
+def test_a_kill_between_any_two_last_files_leaves_something_right(
+    tmp_path: Path, killed_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever was written last, a resume ends with the same files as an undisturbed run."""
+    whole, cut = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "cut")
+    for folder in (whole, cut):
+        folder.path.mkdir()
+    Session(training("dynamite"), whole).run()
+    name = {"model": "save_model", "ended": "write_atomically", "checkpoint": "save_record"}
+
+    def kill(path: Path, *_: object) -> None:
+        if path != cut.history:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"dynamite_fl.training.checkpoint.{name[killed_at]}", kill)
+        with pytest.raises(KeyboardInterrupt):
+            Session(training("dynamite"), cut).run()
+    Session(training("dynamite"), cut).run()
+    for file in ("history", "model", "ended", "checkpoint"):
+        ours, theirs = getattr(cut, file), getattr(whole, file)
+        assert ours.read_bytes() == theirs.read_bytes(), file
+
+
+def test_torch_has_one_thread_meanwhile() -> None:
+    import torch
+
+    before, seen = torch.get_num_threads(), set[int]()
+    torch.set_num_threads(2)
+    try:
+        Session(training("fedavg"), on_round=[lambda _: seen.add(torch.get_num_threads())]).run()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {1}
