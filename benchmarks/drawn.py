@@ -12,10 +12,10 @@ import numpy as np
 from torch import nn
 
 from cases import PARTITIONS as KNOWN
+from dynamite_fl.job.devices import build_devices
 from dynamite_fl.plan._problem import round_seconds
 from dynamite_fl.records import FloatArray
 from dynamite_fl.simulation.devices import nominal_fleet
-from dynamite_fl.simulation.fleets import devices_from_table
 from dynamite_fl.task import models
 
 MODELS: dict[str, Callable[[int, int], nn.Module]] = {
@@ -112,6 +112,6 @@ def _fleet(random: np.random.Generator, devices: int) -> dict[str, FloatArray]:
 def _seconds(fleet: dict[str, FloatArray], model: str, dataset: str) -> float:
     """Return the seconds that the slowest device takes for a round of FedAvg's default."""
     weights = models.count_parameters(MODELS[model](*DATA[dataset]))
-    devices = devices_from_table(fleet)
+    devices = build_devices(fleet, seed=0)
     known = nominal_fleet(devices, [SIZE] * len(devices), 1.0, round_bytes=2 * 4 * weights)
     return float(round_seconds(known, STEPS, SIZE).max())

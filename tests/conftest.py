@@ -1,6 +1,7 @@
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,14 +18,43 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 # A shell that starts the tests in the background makes them ignore Ctrl-C, which some tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Tests of these folders share fixtures that take long to make, so they run in one process.
-_TOGETHER = ("experiments", "report")
+# Tests that share fixtures which take long to make run in one process; these are the beginnings of
+# their names, and their groups.
+_TOGETHER = {
+    "tests/experiments/": "experiments",
+    "tests/_cli/test_experiment.py": "experiments",
+    "tests/report/": "report",
+    "tests/_cli/test_report.py": "report",
+    "tests/simulation/test_workers.py": "workers",
+}
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        for folder in _TOGETHER:
-            if item.path.is_relative_to(here / folder):
-                item.add_marker(pytest.mark.xdist_group(folder))
+@pytest.hookimpl(optionalhook=True)  # pytest-xdist has it
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share out tests one by one, but groups as a whole.
+
+    The mark ``xdist_group`` would do the same, but pytest 9.2 ignores the names that pytest-xdist
+    3.8 gives to marked tests.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            for beginning, group in _TOGETHER.items():
+                if nodeid.startswith(beginning):
+                    return group
+            return nodeid
+
+    return Groups(config, log)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with all runs of every experiment at the scale ``smoke``, to be read only."""
+    from dynamite_fl.experiments import NAMES
+    from tests.experiments.smoke import run_here, smoke
+
+    root = tmp_path_factory.mktemp("experiments")
+    for name in NAMES:
+        run_here(smoke(name, root))
+    return root

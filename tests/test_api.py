@@ -137,7 +137,7 @@ def test_a_run_with_other_data_is_refused(tmp_path: Path) -> None:
     train(folder=tmp_path / "run")
     other = signs()
     other.train_inputs[7, 1] += 1
-    with pytest.raises(fl.RunFolderError, match="other training or test data"):
+    with pytest.raises(fl.RunFolderError, match="the training data differ from what"):
         train(task=other, folder=tmp_path / "run")
 
 
@@ -198,3 +198,43 @@ def test_torch_keeps_its_threads() -> None:
     before = torch.get_num_threads()
     train(controller="fedavg")
     assert torch.get_num_threads() == before
+
+
+def test_a_resume_with_another_controller_is_refused(tmp_path: Path) -> None:
+    interrupted(tmp_path / "run", controller=FedAvg(local_steps=2, batch_size=9))
+    with pytest.raises(fl.RunFolderError, match=r"controller\.local_steps"):
+        fl.resume(tmp_path / "run", task=signs(), controller=FedAvg(local_steps=50, batch_size=9))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithFunction(FedAvg):
+    """A controller with a setting that TOML has no value for."""
+
+    choose: Any = max
+
+
+def test_a_controller_that_toml_cannot_hold_is_asked_for(tmp_path: Path) -> None:
+    interrupted(tmp_path / "run", controller=WithFunction(choose=min))
+    with pytest.raises(fl.RunFolderError, match=r"settings choose.*controller=\.\.\."):
+        fl.resume(tmp_path / "run", task=signs())
+    same = WithFunction(choose=min)
+    assert fl.resume(tmp_path / "run", task=signs(), controller=same).stopped_by == "rounds"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"limits": {}}, "limits is a dict: give a Limits"),
+        ({"task": 3}, "task is a int: give a Task or module:function"),
+        ({"partition": "dirichlet"}, "partition is a str: give a recipe"),
+        ({"stream": "smooth"}, "stream is a str: give a Stream"),
+        ({"controller": FedAvg}, "controller is <class .*: give a name"),
+        ({"controller": 3}, "controller is 3: give a name"),
+        ({"track": "mlflow"}, "training.track must be a list"),
+        ({"cohort": 9}, "training.cohort is 9, but there are 3 devices"),
+        ({"devices": "vm2"}, "did you mean 'vm20'"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(fl.InvalidInput, match=message):
+        train(**wrong)

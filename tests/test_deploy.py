@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dynamite_fl.client.client import Client
 from dynamite_fl.flower.clientapp import client_app
 from dynamite_fl.flower.engine import FlowerEngine
 from dynamite_fl.flower.job_parts import build_client
 from dynamite_fl.job.build import build_task, number_of_devices
-from dynamite_fl.job.training import load_training_job
+from dynamite_fl.job.training import TrainingJob, load_training_job
+from dynamite_fl.reports import RoundReport
 from tests.flower.fleet import order
 from tests.flower.local_grid import LocalGrid
 
@@ -22,24 +24,50 @@ def block(language: str) -> str:
     return str(text)
 
 
-def test_the_job_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "job.toml").write_text(block("toml"))
-    (tmp_path / "my_task.py").write_text(block("python"))
-    random = np.random.default_rng(0)
-    inputs, labels = random.standard_normal((60, 64)), random.integers(0, 10, 60)
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainingJob:
+    """Return the job of the guide; its task is found beside it."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "job.toml").write_text(block("toml"))
+    (folder / "my_task.py").write_text(block("python"))
+    inputs, labels = samples()
     np.savez(tmp_path / "data.npz", x=inputs, y=labels)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    job = load_training_job(tmp_path / "job.toml")
+    return load_training_job(folder / "job.toml")
+
+
+def samples() -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    return random.standard_normal((60, 64)).astype(np.float32), random.integers(0, 10, 60)
+
+
+def play_round(job: TrainingJob, client: Client, state: Path) -> RoundReport:
+    """Play a round with as many nodes as the job has, all with the same client."""
     nodes = range(number_of_devices(job))
-    client = build_client(job, None, None)
-    assert client.indices.size == 60
     grid = LocalGrid(
-        {node: client_app(lambda _: client, tmp_path / str(node)) for node in nodes},
+        {node: client_app(lambda _: client, state / str(node)) for node in nodes},
         {node: {"name": f"node {node}"} for node in nodes},
     )
-    task = build_task(job)
-    engine = FlowerEngine(grid, task, len(nodes), learning_rate=0.05)
+    engine = FlowerEngine(grid, build_task(job), len(nodes), learning_rate=0.05)
     engine.enroll()
-    outcome = engine.run_round(order(1, engine.first_weights(), clients=len(nodes), path=True))
-    assert outcome.report.present.all()
+    weights = engine.first_weights()
+    return engine.run_round(order(1, weights, clients=len(nodes), path=True)).report
+
+
+def test_the_job_of_the_guide(job: TrainingJob, tmp_path: Path) -> None:
+    client = build_client(job, None)
+    assert client.indices.size == 60
+    assert play_round(job, client, tmp_path).present.tolist() == [True, True]
+
+
+def test_samples_that_keep_arriving(job: TrainingJob, tmp_path: Path) -> None:
+    """A file counts once it has its whole name."""
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    client = build_client(job, None, incoming=folder)
+    inputs, targets = samples()
+    for name in ("a.npz", "b.npz"):
+        np.savez(folder / name, inputs=inputs, targets=targets)
+    (folder / "b.npz").rename(folder / "b.npz.part")
+    assert play_round(job, client, tmp_path).samples.tolist() == [60, 60]

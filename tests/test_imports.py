@@ -1,42 +1,45 @@
 """The layer rules of the design: which package may import which, and what starts without what."""
 
 import ast
-import subprocess
+import json
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import dynamite_fl
+from tests._cli.commands import invoke
+from tests.processes import run_python
 
 SOURCE = Path(dynamite_fl.__file__).parent
 
-# What every package may use.
+# What every package above these modules may use. Among themselves they have rules of their own.
 BASE = {"errors", "records", "reports", "_validate", "_atomic", "_random", "_csv", "_format"}
-BASE |= {"_json", "_load", "_traceback"}
+BASE |= {"_json", "_traceback"}
 # For every module or package at the top: what else of ours it may import. A longer name, such as
 # ``training.history``, allows only that module.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "_atomic": set(),
+    "_atomic": {"errors"},
     "_format": set(),
     "_json": set(),
     "_traceback": set(),
-    "_validate": set(),
-    "_csv": set(),
-    "_load": set(),
-    "_random": set(),
-    "records": set(),
-    "reports": set(),
+    "_validate": {"errors"},
+    "_csv": {"errors", "_validate"},
+    "_load": {"errors", "_validate"},
+    "_random": {"errors", "records"},
+    "records": {"errors", "_validate"},
+    "reports": {"records"},
     "plan": set(),
-    "control": {"plan"},
+    "control": {"plan", "_load"},
     "stream": set(),
-    "task": set(),
+    "task": {"_load"},
     "partitions": {"task"},
     "client": {"task", "stream"},
     "training": {"control", "plan", "client", "task", "stream", "tracking"},
     "tracking": {"training.history", "training.round_record"},
-    "simulation": {"training", "control", "plan", "client", "task", "stream"},
+    "simulation": {"_load", "training", "control", "plan", "client", "task", "stream"},
     "job": {"simulation", "training", "tracking", "control", "plan", "client", "task", "stream"}
     | {"partitions"},
     "flower": {"job", "training", "tracking", "control", "plan", "client", "task", "stream", "api"},
@@ -46,7 +49,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"job.runs", "control", "plan", "stream"},
     "experiments": {"compare", "job", "training", "tracking", "control", "plan", "task", "stream"},
     "controllers": {"control"},
-    "api": {"job", "training", "tracking", "control", "simulation", "task", "stream", "partitions"},
+    "api": {
+        "_load",
+        "job",
+        "training",
+        "tracking",
+        "control",
+        "simulation",
+        "task",
+        "stream",
+        "partitions",
+    },
     "testing": {"training", "simulation", "control", "plan", "task", "stream", "partitions"},
     "_cli": {"job", "training", "tracking", "simulation", "flower", "compare", "report"}
     | {"experiments", "control", "plan", "task", "stream", "api"},
@@ -64,6 +77,7 @@ HOMES = {
 HEAVY = {"torch", "flwr", "matplotlib", "plotly", "tensorboard", "mlflow"}
 
 
+@cache
 def imports(file: Path) -> set[str]:
     """Return all modules that a file imports, wherever in it; names after ``import`` included."""
     found = set()
@@ -89,7 +103,8 @@ def test_every_package_has_a_rule() -> None:
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_packages_import_only_what_they_may(package: str) -> None:
-    allowed = MAY_IMPORT[package] | BASE | {package}
+    is_base = package in BASE | {"_load"}
+    allowed = MAY_IMPORT[package] | {package} | (set() if is_base else BASE)
     for file in files_of(package):
         for module in imports(file):
             top, _, rest = module.partition(".")
@@ -108,8 +123,6 @@ def test_packages_without_pytorch(package: str) -> None:
             known = {"numpy", "dynamite_fl", *sys.stdlib_module_names}
             if package == "report":
                 known |= {"plotly"}
-            if package == "flower":
-                continue
             assert top in known, f"{file} imports {module}"
 
 
@@ -136,80 +149,99 @@ def test_nobody_imports_the_command_line() -> None:
             assert not any(module.startswith("dynamite_fl._cli") for module in imports(file)), file
 
 
-def run_script(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=600,  # only ends a hang
-        cwd=cwd,
-    )
-
-
+# What the modules of a process show once a command has run in it. The order is from little to
+# much, so that one process is enough.
 STARTS = """
 import sys
 from dynamite_fl._cli.main import app
-try:
-    app({words!r})
-except SystemExit as end:
-    assert not end.code, end.code
-loaded = {without!r} & set(sys.modules)
-assert not loaded, loaded
+for words, without in {commands!r}:
+    try:
+        app(words)
+    except SystemExit as end:
+        assert not end.code, (words, end.code)
+    loaded = without & set(sys.modules)
+    assert not loaded, (words, loaded)
 """
+TINY = ["--set", "limits.rounds=2", "--set", "task={model='softmax', dataset='synthetic'}"]
 
 
-@pytest.mark.parametrize(
-    ("words", "without"),
-    [
-        (["plan"], HEAVY),
-        (["plan", "--json"], HEAVY),
+def test_commands_start_without_what_they_do_not_use(tmp_path: Path) -> None:
+    commands = [
         (["plan", "--help"], HEAVY | {"numpy"}),
         (["run", "--help"], HEAVY | {"numpy"}),
-        (["run", "--set", "limits.rounds=2", "--set", "task.model=softmax"], HEAVY - {"torch"}),
-    ],
-)
-def test_commands_start_without_what_they_do_not_use(
-    words: list[str], without: set[str], tmp_path: Path
-) -> None:
-    result = run_script(STARTS.format(words=words, without=without), tmp_path)
+        (["plan"], HEAVY),
+        (["plan", "--json"], HEAVY),
+        (["run", *TINY], HEAVY - {"torch"}),
+    ]
+    result = run_python(STARTS.format(commands=commands), cwd=tmp_path)
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("command", ["show", "report"])
-def test_looking_at_a_run_needs_no_pytorch(command: str, tmp_path: Path) -> None:
-    short = ["--set", "limits.rounds=2", "--set", "task.model=softmax"]
-    words = ["run", *short, "--runs", str(tmp_path), "--name", "a"]
-    made = run_script(STARTS.format(words=words, without=set()), tmp_path)
-    assert made.returncode == 0, made.stderr
-    words = [command, str(tmp_path / "a")]
-    result = run_script(STARTS.format(words=words, without={"torch", "flwr"}), tmp_path)
+def test_looking_at_runs_needs_no_pytorch(tmp_path: Path) -> None:
+    """This holds for one run and for several side by side."""
+    for name in ("a", "b"):
+        made = invoke("run", *TINY, "--runs", tmp_path, "--name", name)
+        assert made.exit_code == 0, made.stderr
+    run, heavy = str(tmp_path / "a"), {"torch", "flwr"}
+    commands = [(["show", run], heavy), (["report", run], heavy)]
+    commands.append((["report", str(tmp_path), "--out", str(tmp_path / "both.html")], heavy))
+    result = run_python(STARTS.format(commands=commands), cwd=tmp_path)
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "extra"),
-    [
-        (["serve", "--name", "a"], "flower"),
-        (["node", "--name", "a"], "flower"),
-        (["keys", "a"], "flower"),
-        (["run", "--engine", "ray"], "ray"),
-    ],
-)
-def test_without_an_extra_it_says_what_to_install(
-    words: list[str], extra: str, tmp_path: Path
-) -> None:
-    missing = ["flwr", "cryptography"] if extra == "flower" else ["ray"]
-    script = f"""
-import sys
+# Commands, and the extras that they need; in one process without any of the optional packages.
+NEED_EXTRAS = [
+    (["serve", "--name", "a"], "flower"),
+    (["node", "--name", "a"], "flower"),
+    (["keys", "a"], "flower"),
+    (["experiment", "optimal-tau", "--scale", "smoke"], "report"),
+    (["experiment", "results"], "report"),
+    (["run", "--set", 'training.track=["tensorboard"]', *TINY], "tensorboard"),
+    (["run", "--set", 'training.track=["mlflow"]', *TINY], "mlflow"),
+]
+WITHOUT_EXTRAS = """
+import json, sys
 sys.modules.update(dict.fromkeys({missing!r}))
+from typer.testing import CliRunner
 from dynamite_fl._cli.main import app
-app({words!r})
+results = [CliRunner().invoke(app, words) for words in {commands!r}]
+print(json.dumps([(result.exit_code, result.stderr) for result in results]))
 """
-    result = run_script(script, tmp_path)
-    assert result.returncode == 2, result.stderr
-    assert f"pip install 'dynamite-fl[{extra}]'" in result.stderr
+
+
+def test_without_an_extra_a_command_says_what_to_install(tmp_path: Path) -> None:
+    missing = ["cryptography", "flwr", "matplotlib", "mlflow", "tensorboard"]
+    commands = [words for words, _ in NEED_EXTRAS]
+    script = WITHOUT_EXTRAS.format(missing=missing, commands=commands)
+    done = run_python(script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for (words, extra), (code, said) in zip(NEED_EXTRAS, json.loads(done.stdout), strict=True):
+        assert code == 2, (words, said)
+        assert f"pip install 'dynamite-fl[{extra}]'" in said, words
     assert not list(tmp_path.iterdir())
+
+
+def test_without_ray_a_run_on_ray_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("flwr")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    result = invoke("run", "--engine", "ray", "--runs", tmp_path, *TINY)
+    assert result.exit_code == 2, result.stderr
+    assert "pip install 'dynamite-fl[ray]'" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_plotly_a_report_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert invoke("run", *TINY, "--runs", tmp_path, "--name", "a").exit_code == 0
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    result = invoke("report", tmp_path / "a", "--out", tmp_path / "a.html")
+    assert result.exit_code == 2, result.stderr
+    assert "pip install 'dynamite-fl[report]'" in result.stderr
+    assert not (tmp_path / "a.html").exists()
 
 
 def test_public_names() -> None:

@@ -1,66 +1,192 @@
-"""What the README shows is what one gets."""
+"""The README and the page on planning: their blocks run, and show what the program shows."""
 
 import contextlib
 import io
+import json
 import re
+import shlex
+import tomllib
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from typer.main import get_command
 
-from dynamite_fl.job.build import build_training
+import dynamite_fl as fl
+from dynamite_fl._cli.main import app
+from dynamite_fl.job.build import build_stream
 from dynamite_fl.job.training import load_training_job
-from dynamite_fl.simulation.engine import SimulatedEngine
-from dynamite_fl.stream.buffer import Storage
-from tests._cli.commands import dynamite
+from tests._cli.commands import dynamite, invoke
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README, PLANNING = ROOT / "README.md", ROOT / "docs" / "plan.md"
+DOCUMENTS = [README, PLANNING, ROOT / "docs" / "deploy.md"]
+COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+def blocks(language: str, document: Path = README) -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
+    return [block for name, block in found if name == language]
+
+
+def block_with(words: str, language: str, document: Path = README) -> str:
+    """Return the only block of a language that has some words in it."""
+    (block,) = (block for block in blocks(language, document) if words in block)
+    return block
+
+
+def run_block(code: str) -> tuple[dict[str, Any], str]:
+    """Run Python code to its end, and return its names and what it printed."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code, names)  # noqa: S102  our own README
+    return names, printed.getvalue()
+
+
+def assert_shown(block: str, output: str) -> None:
+    """Check that a block shows an output, where ``...`` stands for any lines."""
+    lines = "\n".join(line.rstrip() for line in output.splitlines()).strip()
+    _, shown = block.strip().split("\n", 1)  # the first line is the command
+    parts = [re.escape(part) for part in re.split(r"^\.\.\.$", shown, flags=re.MULTILINE)]
+    assert re.fullmatch(r"(?:.*\n)*?.*".join(parts), lines), lines
+
+
+def test_every_block_is_tested_here() -> None:
+    """A new block needs a test; this one fails until it is counted."""
+    assert len(blocks("python")) == 2
+    assert len(blocks("toml")) == 2
+    assert len(blocks("python", PLANNING)) == len(blocks("toml", PLANNING)) == 1
 
 
 def test_plan_output_is_current() -> None:
-    (shown,) = (block for block in blocks("") if block.startswith("$ dynamite plan\n"))
-    lines = [line.rstrip() for line in dynamite("plan", columns=80).stdout.splitlines()]
-    assert shown.removeprefix("$ dynamite plan\n").strip() == "\n".join(lines).strip()
+    assert_shown(block_with("$ dynamite plan", ""), dynamite("plan", columns=80).stdout)
 
 
-def test_job_can_be_planned_and_python_agrees(tmp_path: Path) -> None:
-    (job,) = blocks("toml")
+@pytest.mark.slow
+def test_run_output_is_current(tmp_path: Path) -> None:
+    result = dynamite("run", "--name", "digits", columns=80, cwd=tmp_path)
+    first, *_ = result.stdout.splitlines()
+    summary = result.stdout[result.stdout.rindex("dynamite-feedback, runs/digits") :]
+    assert_shown(block_with("$ dynamite run", ""), f"{first}\n{summary}")
+
+
+def test_the_job_can_be_run(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(block_with("[task]", "toml"))
+    words = ("--runs", tmp_path, "--name", "a", "--set", "limits.rounds=2")
+    result = invoke("run", tmp_path / "job.toml", *words)
+    assert result.exit_code == 0, result.stderr
+    history = fl.read_history(tmp_path / "a" / "history.jsonl")
+    assert [len(record.clients or ()) for record in history] == [10, 10]
+
+
+def test_the_model_can_be_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is then refused with another learning rate, as the README says."""
+    monkeypatch.chdir(tmp_path)
+    code = block_with("fl.train(", "python")
+    names, _ = run_block(code)
+    result = names["result"]
+    assert result.metrics["accuracy"] > 0.8
+    assert not result.model.training
+    assert (tmp_path / "products.pt").exists()
+    assert invoke("show", "runs/products").exit_code == 0
+    again = fl.resume("runs/products", task=names["task"])
+    assert again.history == result.history
+    with pytest.raises(fl.RunFolderError) as refused:
+        run_block(code.replace("learning_rate=0.1", "learning_rate=0.2"))
+    assert block_with("runs/products holds", "").strip() == str(refused.value)
+
+
+def test_the_controller_passes_its_checks_and_runs_from_a_job(tmp_path: Path) -> None:
+    code = block_with("class FewerSteps", "python")
+    run_block(code)
+    (tmp_path / "my_module.py").write_text(code)
+    job = '[controller]\nname = "my_module:FewerSteps"\nfirst_steps = 9\n' + _embedded("controller")
     (tmp_path / "job.toml").write_text(job)
-    shown = dynamite("plan", tmp_path / "job.toml")
-    assert shown.returncode == 0, shown.stderr
-    (code,) = blocks("python")
-    printed = io.StringIO()
-    names: dict[str, object] = {}
-    with contextlib.redirect_stdout(printed):
-        exec(code, names)  # noqa: S102  our own README
-    plan = names["plan"]
-    assert f"local steps  {plan.local_steps} in" in shown.stdout  # type: ignore[attr-defined]
-    assert printed.getvalue().startswith(f"{plan.local_steps} [")  # type: ignore[attr-defined]
+    words = ("--runs", tmp_path, "--name", "a", "--set", "limits.rounds=2")
+    result = invoke("run", tmp_path / "job.toml", *words)
+    assert result.exit_code == 0, result.stderr
+    history = fl.read_history(tmp_path / "a" / "history.jsonl")
+    assert [record.local_steps for record in history] == [9, 8]
 
 
 def test_the_stream_can_be_trained_on(tmp_path: Path) -> None:
-    (stream,) = (block for block in blocks("") if block.startswith("[stream]\n"))
-    embedded = resources.files("dynamite_fl.job").joinpath("training.toml").read_text()
-    (tmp_path / "job.toml").write_text(f"{embedded}\n{stream}")
-    job = load_training_job(tmp_path / "job.toml", ["limits.rounds=2"])
-    engine = build_training(job).engine
-    assert isinstance(engine, SimulatedEngine)
-    assert engine.streams is not None
-    assert engine.streams.storage == Storage("reservoir", 500)
+    (tmp_path / "job.toml").write_text(f"{_embedded()}\n{block_with('[stream]', 'toml')}")
+    job = tmp_path / "job.toml"
+    stream = build_stream(load_training_job(job))
+    assert stream is not None
+    assert (stream.buffer, stream.buffer_size) == ("reservoir", 500)
+    words = ("--runs", tmp_path, "--name", "a", "--set", "limits.rounds=2")
+    assert invoke("run", job, *words).exit_code == 0
 
 
 def test_the_job_can_be_tracked(tmp_path: Path) -> None:
-    (track,) = (block for block in blocks("") if block.startswith("[training]\ntrack"))
-    embedded = resources.files("dynamite_fl.job").joinpath("training.toml").read_text()
-    job = embedded.replace("[training]\n", track)
+    (track,) = re.findall(r"`(track = [^`]*)`", README.read_text())
+    job = _embedded().replace("[training]\n", f"[training]\n{track}\n")
     (tmp_path / "job.toml").write_text(job)
     assert load_training_job(tmp_path / "job.toml").trackers == ("tensorboard", "mlflow")
 
 
-@pytest.mark.parametrize("target", re.findall(r"\]\((?!http)([^)#]+)\)", README.read_text()))
-def test_links_lead_somewhere(target: str) -> None:
-    assert (README.parent / target).exists()
+def test_the_files_of_a_run_are_named(tmp_path: Path) -> None:
+    words = ("--set", "limits.rounds=1", "--set", "task.model=softmax")
+    assert invoke("run", "--runs", tmp_path, "--name", "a", *words).exit_code == 0
+    for name in ("job.toml", "run.json", "history.jsonl", "model.safetensors"):
+        assert (tmp_path / "a" / name).exists()
+        assert f"`{name}`" in README.read_text()
+
+
+def test_planning_by_a_file_and_in_python_agree(tmp_path: Path) -> None:
+    (job,), (code,) = blocks("toml", PLANNING), blocks("python", PLANNING)
+    (tmp_path / "job.toml").write_text(job)
+    shown = invoke("plan", tmp_path / "job.toml")
+    assert shown.exit_code == 0, shown.stderr
+    names, printed = run_block(code)
+    plan = names["plan"]
+    assert f"local steps  {plan.local_steps} in" in shown.stdout
+    assert printed.startswith(f"{plan.local_steps} [")
+    assert np.isfinite(plan.bound)
+
+
+def test_the_page_on_planning_names_all_keys() -> None:
+    """The keys of jobs, and those that scripts read."""
+    text = PLANNING.read_text()
+    tables = tomllib.loads(blocks("toml", PLANNING)[0])
+    for table in ("limits", "fleet"):
+        assert all(f"`{table}.{key}`" in text for key in tables[table])
+    shown = json.loads(invoke("plan", "--json").stdout)
+    assert not {key for key in shown if f"`{key}`" not in text}
+
+
+def command_lines() -> Iterator[str]:
+    """Yield the command lines in the blocks of all documents, without prompts and comments."""
+    for document in DOCUMENTS:
+        for block in blocks("", document):
+            for line in block.splitlines():
+                if found := re.match(r"(?:\w*\$ +|ExecStart=\S*/)?(dynamite [^#]*|make \w+)", line):
+                    yield found[1].strip()
+
+
+@pytest.mark.parametrize("line", sorted(set(command_lines())))
+def test_command_lines_can_be_parsed(line: str) -> None:
+    program, name, *words = shlex.split(line)
+    if program == "make":
+        assert f"\n{name}:" in (ROOT / "Makefile").read_text()
+    else:
+        COMMANDS[name].make_context(name, words)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_commands_in_sentences_exist(document: Path) -> None:
+    for name, words in re.findall(r"`dynamite (\w[\w-]*)([^`]*)`", document.read_text()):
+        known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+        assert set(re.findall(r"--[\w-]+", words)) <= known
+
+
+def _embedded(*without: str) -> str:
+    """Return the embedded job, without some of its tables."""
+    text = resources.files("dynamite_fl.job").joinpath("training.toml").read_text()
+    for table in without:
+        text = re.sub(rf"^\[{table}\]\n(?:[^\[\n].*\n|\n)*", "", text, flags=re.MULTILINE)
+    return text

@@ -1,7 +1,7 @@
 """DYNAMITE: federated learning that keeps to a deadline and a budget.
 
-Everything a user needs is here. Names are imported when they are first used, so that planning needs
-no PyTorch and ``dynamite --help`` waits for nothing.
+Everything that a user needs can be imported from here. The module that defines a name is loaded
+when the name is first used. So planning does not load PyTorch, and ``dynamite --help`` is fast.
 
 Example:
     >>> import dynamite_fl as fl
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.metadata import version
 
-    import dynamite_fl.testing as testing
-    from dynamite_fl import controllers, partitions
+    from dynamite_fl import controllers, flower, partitions, testing
     from dynamite_fl.api import Result, resume, train
     from dynamite_fl.errors import (
         DatasetError,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         JobError,
         MissingExtra,
         NoSampleYet,
+        OutputError,
         RunFolderError,
         TooFewNodes,
         UserCodeError,
@@ -50,38 +50,40 @@ if TYPE_CHECKING:
 
     __version__ = version("dynamite-fl")
 
-_ERRORS = (
-    "DatasetError",
-    "Diverged",
-    "DynamiteError",
-    "InvalidInput",
-    "JobError",
-    "MissingExtra",
-    "NoSampleYet",
-    "RunFolderError",
-    "TooFewNodes",
-    "UserCodeError",
-    "WorkerError",
-)
-# The module that each name lives in.
-_HOMES = {
-    **dict.fromkeys(("Result", "resume", "train"), "api"),
-    **dict.fromkeys(_ERRORS, "errors"),
-    **dict.fromkeys(("Fleet", "LearningRateWarning", "Limits", "LossGeometry", "Plan"), "records"),
-    **dict.fromkeys(("constant_time_plan", "uniform_plan"), "plan.closed_forms"),
-    "cooptimize": "plan.cooptfl",
-    "Infeasible": "plan.feasibility",
-    "fixed_plan": "plan.fixed",
-    "tradeoff": "plan.tradeoff",
-    "Devices": "simulation.devices",
-    "embedded_fleet": "simulation.fleets",
-    **dict.fromkeys(("Trace", "read_trace"), "simulation.traces"),
-    "Stream": "stream.stream",
-    **dict.fromkeys(("load_task", "make_task"), "task.registry"),
-    "Task": "task.task",
-    **dict.fromkeys(("History", "read_history"), "training.history"),
+# The public names that each module defines. A new name belongs here, in the imports above, which
+# only type checkers read, and in ``__all__``.
+_NAMES = {
+    "api": ("Result", "resume", "train"),
+    "errors": (
+        "DatasetError",
+        "Diverged",
+        "DynamiteError",
+        "InvalidInput",
+        "JobError",
+        "MissingExtra",
+        "NoSampleYet",
+        "OutputError",
+        "RunFolderError",
+        "TooFewNodes",
+        "UserCodeError",
+        "WorkerError",
+    ),
+    "plan.closed_forms": ("constant_time_plan", "uniform_plan"),
+    "plan.cooptfl": ("cooptimize",),
+    "plan.feasibility": ("Infeasible",),
+    "plan.fixed": ("fixed_plan",),
+    "plan.tradeoff": ("tradeoff",),
+    "records": ("Fleet", "LearningRateWarning", "Limits", "LossGeometry", "Plan"),
+    "simulation.devices": ("Devices",),
+    "simulation.fleets": ("embedded_fleet",),
+    "simulation.traces": ("Trace", "read_trace"),
+    "stream.stream": ("Stream",),
+    "task.registry": ("load_task", "make_task"),
+    "task.task": ("Task",),
+    "training.history": ("History", "read_history"),
 }
-_MODULES = ("controllers", "partitions", "testing")
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+_PUBLIC_MODULES = ("controllers", "flower", "partitions", "testing")
 
 __all__ = [
     "DatasetError",
@@ -98,6 +100,7 @@ __all__ = [
     "LossGeometry",
     "MissingExtra",
     "NoSampleYet",
+    "OutputError",
     "Plan",
     "Result",
     "RunFolderError",
@@ -113,6 +116,7 @@ __all__ = [
     "cooptimize",
     "embedded_fleet",
     "fixed_plan",
+    "flower",
     "load_task",
     "make_task",
     "partitions",
@@ -127,15 +131,16 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    """Load a public name when it is first used."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("dynamite-fl")
-    if name in _MODULES:
+    if name in _PUBLIC_MODULES:
         return import_module(f"{__name__}.{name}")
-    if name not in _HOMES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from dynamite_fl.errors import OutputError
+
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a text file atomically."""
@@ -24,7 +26,7 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
     except OSError as error:
-        raise type(error)(error.errno, error.strerror, str(path)) from None
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from None
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -33,10 +35,11 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         temporary.chmod(mode)
         temporary.replace(path)
-    except BaseException as error:
+    except OSError as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            error.filename = str(path)  # not that of the temporary file
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from None
+    except BaseException:
+        temporary.unlink(missing_ok=True)
         raise
 
 

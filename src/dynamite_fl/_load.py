@@ -37,7 +37,7 @@ def load_object(spec: str, what: str, folders: Sequence[Path] = ()) -> Any:
         Traceback (most recent call last):
         dynamite_fl.errors.JobError: number sys:pathh: sys has no 'pathh': did you mean 'path'?
     """
-    module_name, _, name = spec.partition(":")
+    module_name, _, name = spec.partition(":") if isinstance(spec, str) else ("", "", "")
     if not module_name or not name.isidentifier():
         raise JobError(f"{what} is {spec!r}: write it as module:name")
     searched = list(dict.fromkeys(folder.resolve() for folder in (*folders, Path.cwd())))
@@ -122,16 +122,16 @@ class _BesideFinder:
     """
 
     def __init__(self) -> None:
-        self._folder: Path | None = None
+        self.folder: Path | None = None
         self._names: set[str] = set()
 
     def find_spec(
         self, name: str, path: object = None, _target: object = None
     ) -> ModuleSpec | None:
         """Return how to load a module, or None if the folder does not have it."""
-        if path is not None or self._folder is None:  # a path means that it is part of a package
+        if path is not None or self.folder is None:  # a path means that it is part of a package
             return None
-        spec = PathFinder.find_spec(name, [str(self._folder)])
+        spec = PathFinder.find_spec(name, [str(self.folder)])
         if spec is None or spec.loader is None:  # a folder without __init__.py is not a module
             return None
         self._names.add(name)
@@ -140,10 +140,10 @@ class _BesideFinder:
     @contextmanager
     def first(self, folder: Path) -> Iterator[None]:
         """Search a folder first within the context, and last after it."""
-        if folder != self._folder:
+        if folder != self.folder:
             for module in [name for name in sys.modules if name.partition(".")[0] in self._names]:
                 del sys.modules[module]
-            self._folder, self._names = folder, set()
+            self.folder, self._names = folder, set()
         importlib.invalidate_caches()
         if self in sys.meta_path:
             sys.meta_path.remove(self)
@@ -156,3 +156,25 @@ class _BesideFinder:
 
 
 _BESIDE = _BesideFinder()
+
+
+def user_folders() -> list[Path]:
+    """Return the folder of the user's module that was loaded last, if there is one.
+
+    Processes on other machines need it on their path to find the same modules.
+    """
+    return [] if _BESIDE.folder is None else [_BESIDE.folder]
+
+
+def module_folder(spec: str | None) -> Path | None:
+    """Return the folder from which the module of ``module:name`` was imported.
+
+    It is None if the specification names no module, or the module was not imported from a file.
+    """
+    name, colon, _ = (spec or "").partition(":")
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if not colon or file is None:
+        return None
+    path = Path(file).resolve()
+    module = path.parent if path.name == "__init__.py" else path
+    return module.parents[name.count(".")]

@@ -23,6 +23,15 @@ def user_traceback(error: BaseException) -> str | None:
     return "".join([*lines, *traceback.format_exception_only(error)]).rstrip()
 
 
+def with_bug_note(error: BaseException) -> BaseException:
+    """Add to an exception's traceback that it shows a bug, and where to report it."""
+    error.add_note(
+        "This is a bug in dynamite, not in your job. Please report it in the project's issue "
+        "tracker, with the lines above, the command and `dynamite --version`."
+    )
+    return error
+
+
 def _is_users(filename: str) -> bool:
     """Whether a file is neither ours, nor a library's, nor the interpreter's own."""
     inside = filename.startswith((_PACKAGE, *_LIBRARIES))

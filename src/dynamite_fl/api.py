@@ -1,4 +1,8 @@
-"""Training from Python: any model, loss and data, on any devices, within limits."""
+"""Training from Python: ``train`` begins a training on simulated devices, ``resume`` continues one.
+
+What is given in Python is first written as a job (``describe_job``), the same that a job file
+holds, so that run folders made from Python and by commands are the same.
+"""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -8,6 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from dynamite_fl._load import module_folder
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.job.build import Given, build_training
@@ -38,13 +43,13 @@ from dynamite_fl.training.session import Outcome, Session, Tracking
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a training came to.
+    """The result of a training.
 
     Attributes:
         model: The trained model, in evaluation mode.
         history: One record per round.
-        stopped_by: What ended the training: ``rounds``, ``deadline`` or ``budget``.
-        folder: The run's folder; None if nothing was kept.
+        stopped_by: The limit that ended the training: ``rounds``, ``deadline`` or ``budget``.
+        folder: The run folder; None if the training was not kept in one.
     """
 
     model: nn.Module
@@ -59,7 +64,7 @@ class Result:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The last evaluation on the test data."""
+        """The ``accuracy`` and the ``loss`` on the test data, from the last evaluation."""
         return {
             name: float(value)
             for name in ("accuracy", "loss")
@@ -88,40 +93,45 @@ def train(
     folder: Path | str | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
 ) -> Result:
-    """Train a model across simulated devices until the rounds or a limit end it.
+    """Train a model on simulated devices until the rounds, the deadline or the budget are used up.
 
-    A job file says the same with the same names; the two make the same run folders.
+    The arguments have the same names as the tables and keys of a job file. The same job gives the
+    same run folder, whether it is started from Python or by ``dynamite run``.
 
     Args:
-        task: The model, the loss and the data; or the ``module:function`` that makes them.
-        limits: What training may use.
+        task: The model, the loss and the data, or a ``module:function`` that returns them.
+        limits: The deadline, the budget, the prices and the rounds of the training.
         learning_rate: The step size of local steps.
-        devices: The devices: the name of an embedded fleet, a CSV file, ``Devices``, or a ``Fleet``
-            of nominal speeds.
-        partition: How the data is split among the devices. Default: at random, alike for all.
-        stream: When samples arrive at a device and what it keeps of them. Default: all are there
-            from the start.
-        controller: What chooses local steps and batch sizes: a name, ``module:Class`` or an object.
-        seed: The seed of everything that is drawn at random. The same seed gives the same bits.
-        cohort: The number of devices in a round. Default: all.
-        select_by: How a cohort is drawn: ``uniform``, or ``data`` for chances in proportion to
-            devices' samples.
+        devices: The name of an embedded fleet, a CSV file, ``Devices``, or a ``Fleet``, of which
+            the names and speeds are used.
+        partition: How the data is split among the devices. Default: every device gets the same
+            amount and the same kind of data.
+        stream: When samples arrive at a device and which ones it stores. Default: every device
+            has all its samples from the start.
+        controller: The controller that chooses local steps and batch sizes: its name, its
+            ``module:Class``, or an object.
+        seed: The seed of everything that is drawn at random. The same seed gives the same result,
+            to the bit.
+        cohort: The number of devices that take part in a round. Default: all.
+        select_by: How a cohort is drawn: ``uniform`` for equal chances, or ``data`` for chances in
+            proportion to the devices' samples.
         evaluate_every: The number of rounds from one evaluation to the next.
-        probe_every: The number of rounds from one measurement of the loss to the next.
-        probe_gradient: What devices send of the gradient when the loss is measured: ``whole``, or
-            a ``sketch``.
-        free_probes: Whether measurements are free of charge, as in the paper's experiments.
+        probe_every: The number of rounds from one probe to the next. In a probe, devices measure
+            the loss. Only some controllers use probes, such as ``dynamite``.
+        probe_gradient: What devices send of a probe's gradient: the ``whole`` gradient, or a
+            ``sketch`` of it, which is much smaller.
+        free_probes: Whether probes cost nothing, as in the paper's experiments.
         workers: The number of processes that compute for the devices. Results do not depend on it.
-        track: The trackers that are told of each round: ``tensorboard``, ``mlflow``.
-        folder: Where to keep job, history, model and checkpoint. If it holds a run of the same
-            job, training goes on from there; a run of another job is refused.
+        track: The trackers that each round is reported to: ``tensorboard``, ``mlflow``.
+        folder: The folder for the job, the history, the model and the checkpoint. If it holds a
+            run of the same job, the training continues from there.
         on_round: A function that is called with the record of each round.
 
     Raises:
-        Infeasible: Not one round fits the limits.
-        InvalidInput: Something cannot be used; the message says what to change.
-        RunFolderError: The folder holds another run; the message says what differs.
-        KeyboardInterrupt: Ctrl-C was pressed. What was done is in the folder.
+        Infeasible: The limits do not allow a single round.
+        InvalidInput: An argument cannot be used; the message says what to change.
+        RunFolderError: The folder holds a run of another job; the message says what differs.
+        KeyboardInterrupt: Ctrl-C was pressed. The folder holds the rounds up to then.
 
     Example:
         >>> import torch
@@ -149,8 +159,7 @@ def train(
         >>> result.model(inputs[:1]).shape
         torch.Size([1, 2])
     """
-    if isinstance(task, str):
-        task = load_task(task)
+    task = as_task(task)
     settings = Settings(
         learning_rate=learning_rate,
         seed=seed,
@@ -161,10 +170,10 @@ def train(
         probe_gradient=probe_gradient,
         free_probes=free_probes,
         workers=workers,
-        track=tuple(track),
+        track=track,
     )
-    entry = devices if isinstance(devices, str) else devices_table(_as_devices(devices))
-    job = describe_job(task, limits, settings, controller, entry, partition, stream)
+    device_entry = devices if isinstance(devices, str) else devices_table(_as_devices(devices))
+    job = describe_job(task, limits, settings, controller, device_entry, partition, stream)
     given = Given(task, partition, None if isinstance(controller, str) else controller)
     return _run(job, given, folder, on_round)
 
@@ -172,64 +181,58 @@ def train(
 def resume(
     folder: Path | str,
     *,
-    task: Task | None = None,
+    task: Task | str | None = None,
     controller: Controller[Any] | None = None,
     data_dir: Path | str | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
 ) -> Result:
-    """Go on with the training in a folder, to the result it would have had without interruption.
+    """Continue the training in a run folder. The result is the same as without an interruption.
 
     Args:
-        folder: The run's folder, made by ``train`` or by the command ``dynamite run``.
-        task: The task, if the run was begun with one made in Python.
-        controller: The controller, if the run was begun with an object of a class that cannot be
-            imported.
+        folder: The run folder, made by ``train`` or by the command ``dynamite run``.
+        task: The task, or the ``module:function`` that makes it. It is needed only if the run was
+            begun with a task made in Python.
+        controller: The controller. It is needed only if the run was begun with an object whose
+            class cannot be imported.
         data_dir: The folder that holds datasets. Default: ``$DYNAMITE_DATA``.
         on_round: A function that is called with the record of each further round.
 
     Raises:
-        RunFolderError: There is no run, or what is given differs from what it began with.
+        RunFolderError: The folder holds no run, or its run was begun with another task or
+            controller.
+        KeyboardInterrupt: Ctrl-C was pressed. The folder holds the rounds up to then.
     """
     job = load_run(RunFolder(Path(folder)))
-    given = Given(task=task, controller=controller)
+    if controller is not None:
+        job = job.with_tables(controller=controller_table(controller))
+    given = Given(task=None if task is None else as_task(task), controller=controller)
     return _run(job, given, folder, on_round, None if data_dir is None else Path(data_dir))
 
 
-def _run(
-    job: TrainingJob,
-    given: Given,
-    folder: Path | str | None,
-    on_round: Callable[[RoundRecord], None] | None,
-    data_dir: Path | None = None,
-) -> Result:
-    check_installed(job.trackers)
-    training = build_training(job, data_dir, given)
-    task = training.engine.task
-    kept = None if folder is None else RunFolder(Path(folder))
-    outcome = Session(
-        training,
-        kept,
-        on_round=[] if on_round is None else [on_round],
-        tracking=Tracking(job.trackers, job.tables, _warn),
-        open_folder=lambda: None if kept is None else open_run(kept, job, fingerprint(task)),
-    ).run()
-    return result_of(training, task, job.settings.seed, outcome, kept)
+def _as_devices(devices: Devices | Fleet) -> Devices:
+    """Return the devices of a fleet. Its samples and gradient variances are not used."""
+    if isinstance(devices, Devices):
+        return devices
+    if not isinstance(devices, Fleet):
+        raise InvalidInput(
+            f"devices is a {type(devices).__name__}: give the name of a fleet, a CSV file, "
+            "Devices or a Fleet"
+        )
+    return Devices(
+        samples_per_second=devices.samples_per_second,
+        step_overhead=devices.step_overhead,
+        latency=devices.comm_seconds,
+        name=devices.name,
+    )
 
 
-def result_of(
-    training: Training, task: Task, seed: int, outcome: Outcome, folder: RunFolder | None
-) -> Result:
-    """Turn the outcome of a session into a result.
-
-    Raises:
-        KeyboardInterrupt: The session was interrupted.
-    """
-    if outcome.stopped_by is None:
-        raise KeyboardInterrupt
-    model = task.new_model(seed)
-    model.load_state_dict(training.engine.named_weights(outcome.weights))
-    path = None if folder is None else folder.path
-    return Result(model.eval(), outcome.history, outcome.stopped_by, path)
+def as_task(task: Task | str) -> Task:
+    """Return a task; load it if it is named by ``module:function``."""
+    if isinstance(task, str):
+        return load_task(task)
+    if not isinstance(task, Task):
+        raise InvalidInput(f"task is a {type(task).__name__}: give a Task or module:function")
+    return task
 
 
 def describe_job(
@@ -245,13 +248,21 @@ def describe_job(
 
     Args:
         task: The model, the loss and the data.
-        limits: What training may use.
-        settings: The table ``training``.
+        limits: The limits of the training.
+        settings: The job's table ``training``.
         controller: The controller or its name.
-        devices: The entry ``devices``: a name, a CSV file or a table.
+        devices: The job's entry ``devices``: a name, a CSV file or a table.
         partition: How the data is split; None for the default.
-        stream: When samples arrive; None if all are there from the start.
+        stream: When samples arrive; None if every device has all its samples from the start.
     """
+    for name, value, kind in (
+        ("limits", limits, Limits),
+        ("partition", partition, PartitionRecipe | None),
+        ("stream", stream, Stream | None),
+    ):
+        if not isinstance(value, kind):
+            wanted = name.title() if name != "partition" else "recipe of dynamite_fl.partitions"
+            raise InvalidInput(f"{name} is a {type(value).__name__}: give a {wanted}")
     tables = {
         "task": _task_table(task),
         "partition": None if partition is None else partition.to_table(),
@@ -259,32 +270,66 @@ def describe_job(
         "devices": devices,
         "limits": asdict(limits),
         "controller": controller if isinstance(controller, str) else controller_table(controller),
-        "training": asdict(settings),
+        "training": {**asdict(settings), "track": list(settings.track)},
     }
-    return TrainingJob(resolve_tables(tables, Path()), (Path.cwd(),))
+    resolved = resolve_tables(tables, folder=Path())
+    specs = (resolved["task"].get("use"), resolved["controller"]["name"])
+    own = [folder for spec in specs if (folder := module_folder(spec)) is not None]
+    return TrainingJob(resolved, tuple(dict.fromkeys([*own, Path.cwd()])))
 
 
 def _task_table(task: Task) -> dict[str, Any]:
-    """Say how the task can be made again; one made by hand has a name only."""
+    """Return the job's table ``task``, which says how to make the task again.
+
+    A task that was made in Python cannot be made again from a table. Its table holds its name, so
+    that a resume can ask for it.
+    """
     if task.source is None:
         return {"made_in_python": task.name}
     return {"use": task.source} if isinstance(task.source, str) else dict(task.source)
 
 
-def _as_devices(given: Devices | Fleet) -> Devices:
-    if isinstance(given, Devices):
-        return given
-    if not isinstance(given, Fleet):
-        raise InvalidInput(
-            f"devices is a {type(given).__name__}: give the name of a fleet, a CSV file, "
-            "Devices or a Fleet"
-        )
-    return Devices(
-        samples_per_second=given.samples_per_second,
-        step_overhead=given.step_overhead,
-        latency=given.comm_seconds,
-        name=given.name,
-    )
+def _run(
+    job: TrainingJob,
+    given: Given,
+    folder: Path | str | None,
+    on_round: Callable[[RoundRecord], None] | None,
+    data_dir: Path | None = None,
+) -> Result:
+    """Build the training that a job describes, and run it to its end."""
+    check_installed(job.trackers)
+    training = build_training(job, data_dir, given)
+    task = training.engine.task
+    run_folder = None if folder is None else RunFolder(Path(folder))
+
+    def open_folder() -> None:
+        if run_folder is not None:
+            open_run(run_folder, job, fingerprint(task))
+
+    outcome = Session(
+        training,
+        run_folder,
+        on_round=[] if on_round is None else [on_round],
+        tracking=Tracking(job.trackers, job.tables, _warn),
+        open_folder=open_folder,
+    ).run()
+    return result_of(training, task, job.settings.seed, outcome, run_folder)
+
+
+def result_of(
+    training: Training, task: Task, seed: int, outcome: Outcome, folder: RunFolder | None
+) -> Result:
+    """Return the result of a session that has reached its end.
+
+    Raises:
+        KeyboardInterrupt: The session was interrupted.
+    """
+    if outcome.stopped_by is None:
+        raise KeyboardInterrupt
+    model = task.new_model(seed)  # its initial weights are replaced by the trained ones
+    model.load_state_dict(training.engine.named_weights(outcome.weights))
+    path = None if folder is None else folder.path
+    return Result(model.eval(), outcome.history, outcome.stopped_by, path)
 
 
 def _warn(message: str) -> None:

@@ -39,6 +39,10 @@ class RunFolderError(DynamiteError):
     """A run folder that is missing, damaged or of another training."""
 
 
+class OutputError(DynamiteError, OSError):
+    """A file that cannot be written, for example because the disk is full."""
+
+
 class Diverged(DynamiteError):  # noqa: N818  it says what the training did
     """All updates of a round are NaN, infinite or misshapen, so none can be averaged."""
 

@@ -1,21 +1,19 @@
 """The command line, in this process or in one of its own."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 from click.testing import Result
 from typer.testing import CliRunner
 
 from dynamite_fl._cli.main import app
+from tests.processes import MAIN, run_python
 
-MAIN = "from dynamite_fl._cli.main import main; main()"
 
-
-def invoke(*words: str | Path) -> Result:
+def invoke(*words: str | Path, columns: int = 100) -> Result:
     """Run a command in this process, which is quick. Exceptions that escape are raised."""
-    result = CliRunner().invoke(app, list(map(str, words)))
+    runner = CliRunner(env={"COLUMNS": str(columns)})
+    result = runner.invoke(app, list(map(str, words)), prog_name="dynamite")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -37,12 +35,5 @@ def dynamite(
         before: Python code that runs before the command.
         cwd: The folder to run in.
     """
-    return subprocess.run(
-        [sys.executable, "-c", f"{before}\n{MAIN}", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=600,  # only ends a hang
-        env={**os.environ, "COLUMNS": str(columns), "PYTHONIOENCODING": encoding},
-        cwd=cwd,
-        check=False,
-    )
+    terminal = {"COLUMNS": str(columns), "PYTHONIOENCODING": encoding}
+    return run_python(f"{before}\n{MAIN}", *words, cwd=cwd, environment=terminal)

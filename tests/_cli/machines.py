@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from dynamite_fl._cli.main import app
 from dynamite_fl.training.history import read_history
-from tests.flower.machines import ENVIRONMENT, HANG_SECONDS
+from tests.flower.machines import ENVIRONMENT
+from tests.processes import HANG_SECONDS, MAIN, run_python
 
 NODES = 2
-_COMMAND = "from dynamite_fl._cli.main import main; main()"
 _JOB = """
 [task]
 model = "softmax"
@@ -53,14 +53,7 @@ def write_job(folder: Path, rounds: int) -> Path:
 
 def run_command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return subprocess.run(
-        [sys.executable, "-c", _COMMAND, *map(str, arguments)],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=HANG_SECONDS,
-        check=False,
-    )
+    return run_python(MAIN, *arguments, environment=ENVIRONMENT)
 
 
 @contextmanager
@@ -68,7 +61,7 @@ def running(*arguments: str | Path, log: Path) -> Iterator[subprocess.Popen[byte
     """Run a command in the background, and kill it with the context."""
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, *map(str, arguments)],
+            [sys.executable, "-c", MAIN, *map(str, arguments)],
             env=ENVIRONMENT,
             stdout=output,
             stderr=output,

@@ -17,7 +17,7 @@ from tests._cli.machines import (
     running,
     write_job,
 )
-from tests.flower.machines import wait_until
+from tests.processes import wait_until
 
 
 def running_nodes(folder: Path) -> list[str]:

@@ -1,48 +1,41 @@
-"""`dynamite experiment` as a user runs it: listing, interruption, what cannot be used."""
+"""``dynamite experiment``."""
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from typer.testing import CliRunner
 
 from dynamite_fl._cli.experiment import Scale, experiment_app
-from dynamite_fl._cli.main import app
+from dynamite_fl._cli.views.compare import CompareView
 from dynamite_fl.experiments import NAMES, title_of
 from dynamite_fl.experiments.experiment import SCALES
 from dynamite_fl.experiments.summary import figure_svg, summarize, to_json
+from tests._cli.commands import invoke
+from tests.compare.threads import threads_for_processes
 from tests.experiments.smoke import run_here, smoke
 
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the runs of one experiment; only to be copied."""
-    root = tmp_path_factory.mktemp("finished")
-    run_here(smoke("optimal-tau", root))
-    return root
+__all__ = ["threads_for_processes"]  # a fixture
 
 
-def command(*words: str) -> list[str]:
-    start = [sys.executable, "-c", "from dynamite_fl._cli.main import main; main()", "experiment"]
-    return [*start, *words]
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """Return a folder with the runs of one experiment."""
+    shutil.copytree(finished / "smoke/optimal-tau", tmp_path / "runs/smoke/optimal-tau")
+    return tmp_path / "runs"
 
 
-def invoke(*words: str) -> tuple[int, str, str]:
-    shown = CliRunner().invoke(app, ["experiment", *words])
+def experiment(*words: str | Path) -> tuple[int, str, str]:
+    shown = invoke("experiment", *words)
     return shown.exit_code, shown.stdout, shown.stderr
 
 
 def test_list() -> None:
-    code, text, _ = invoke("list")
+    code, text, _ = experiment("list")
     assert code == 0
     assert all(name in text for name in NAMES)
-    code, text, _ = invoke("list", "--json")
+    code, text, _ = experiment("list", "--json")
     listed = json.loads(text)
     assert [each["name"] for each in listed] == list(NAMES)
     assert listed[0] == {
@@ -64,47 +57,45 @@ def test_scales_are_those_that_experiments_have() -> None:
 
 
 def test_what_cannot_be_used(tmp_path: Path) -> None:
-    code, _, error = invoke("optimal-tau", "--scale", "big", "--runs", str(tmp_path))
+    code, _, error = experiment("optimal-tau", "--scale", "big", "--runs", tmp_path)
     assert code == 2
     assert all(word in error for word in ("big", *SCALES))
-    code, _, error = invoke("optimal-tauu")
+    code, _, error = experiment("optimal-tauu")
     assert code == 2
     assert "optimal-tau" in error
 
 
+@pytest.mark.usefixtures("threads_for_processes")
 def test_after_an_interruption_it_continues_to_the_same_result(
-    finished: Path, tmp_path: Path
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of the runs are finished, the next is interrupted once it has begun, then continued."""
+    """Half of the runs are finished, and the next is interrupted in its first rounds.
+
+    The tests of ``dynamite compare`` have an interruption of real processes.
+    """
+
+    def press_ctrl_c(*_: object) -> None:
+        raise KeyboardInterrupt
+
     runs = smoke("optimal-tau", tmp_path)
     run_here(runs, at_most=3)
-    arguments = ["optimal-tau", "--scale", "smoke", "--runs", str(tmp_path)]
-    process = subprocess.Popen(
-        command(*arguments, "--jobs", "1"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    begun = runs.all()[3].path / "history.jsonl"
-    while not begun.exists() and process.poll() is None:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate()
-    assert process.returncode == 130, output
+    words = ("optimal-tau", "--scale", "smoke", "--runs", tmp_path, "--jobs", "1")
+    with monkeypatch.context() as patch:
+        patch.setattr(CompareView, "moved", press_ctrl_c)
+        code, output, _ = experiment(*words)
+    assert code == 130, output
     assert "To continue, repeat the command." in output
     assert not (runs.folder / "verdict.json").exists()
 
-    run_here(runs)
-    code, continued, _ = invoke(*arguments, "--json")
+    code, continued, _ = experiment(*words, "--json")
     assert code == 0
     whole = summarize(smoke("optimal-tau", finished))
     assert json.loads(continued)["claims"] == to_json(whole)["claims"]
     assert (runs.folder / "figure.svg").read_text() == figure_svg(whole)
 
 
-def test_what_a_person_sees(finished: Path, tmp_path: Path) -> None:
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    code, text, _ = invoke("optimal-tau", "--scale", "smoke", "--runs", str(tmp_path))
+def test_what_a_person_sees(copy: Path) -> None:
+    code, text, _ = experiment("optimal-tau", "--scale", "smoke", "--runs", copy)
     assert code == 0
     assert "6 of 6 runs were finished before" in text
     assert "Optimal local steps and batch size" in text
@@ -112,39 +103,22 @@ def test_what_a_person_sees(finished: Path, tmp_path: Path) -> None:
     assert "figure, data and verdict:" in text
 
 
-def test_results(finished: Path, tmp_path: Path) -> None:
-    words = ["--scale", "smoke", "--runs", str(finished), "--out", str(tmp_path)]
-    code, text, _ = invoke("results", *words)
+def test_results(copy: Path, tmp_path: Path) -> None:
+    words = ("--scale", "smoke", "--runs", copy, "--out", tmp_path)
+    code, text, _ = experiment("results", *words)
     assert code == 0
     assert "results.md shows 1 of 12 experiments.\nNot run: batch-sizes," in text
     assert (tmp_path / "results.md").is_file()
-    code, _, error = invoke("results", "--runs", str(tmp_path / "none"))
+    code, _, error = experiment("results", "--runs", tmp_path / "none")
     assert code == 2
     assert "has no finished run" in error
 
 
-def test_a_run_that_fails_does_not_stop_the_rest(finished: Path, tmp_path: Path) -> None:
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-    broken = smoke("optimal-tau", tmp_path).all()[0].path
+def test_a_run_that_fails_does_not_stop_the_rest(copy: Path) -> None:
+    broken = smoke("optimal-tau", copy).all()[0].path
     (broken / "history.jsonl").write_text("")
-    code, text, error = invoke("optimal-tau", "--scale", "smoke", "--runs", str(tmp_path), "--json")
+    code, text, error = experiment("optimal-tau", "--scale", "smoke", "--runs", copy, "--json")
     assert code == 1
     assert f"{broken.name} failed: it ended before its first round" in error
     summary = json.loads(text)
     assert (summary["finished_runs"], summary["runs"]) == (5, 6)
-
-
-@pytest.mark.parametrize("words", [["optimal-tau", "--scale", "smoke"], ["results"]])
-def test_without_matplotlib_it_says_what_to_install(words: list[str], tmp_path: Path) -> None:
-    script = f"""
-import sys
-sys.modules["matplotlib"] = None
-from dynamite_fl._cli.main import app
-app({["experiment", *words]!r})
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 2, done.stderr
-    assert "pip install 'dynamite-fl[report]'" in done.stderr
-    assert not list(tmp_path.iterdir())

@@ -2,7 +2,6 @@ import csv
 import json
 import math
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,13 @@ import pytest
 import dynamite_fl
 from dynamite_fl import cooptimize, uniform_plan
 from dynamite_fl.job.planning import load_planning_job
-from tests._cli.commands import dynamite
+from tests._cli.commands import dynamite, invoke
+from tests.processes import HANG_SECONDS, start_command
 
 
 def answer(*arguments: str | Path) -> dict[str, Any]:
-    result = dynamite("plan", "--json", *arguments)
-    assert result.returncode == 0, result.stderr
+    result = invoke("plan", "--json", *arguments)
+    assert result.exit_code == 0, result.stderr
     found: dict[str, Any] = json.loads(result.stdout, parse_constant=pytest.fail)
     return found
 
@@ -53,8 +53,8 @@ def test_json_chooses_rounds() -> None:
 
 
 def test_a_person_sees_plan_limits_batches_and_alternatives() -> None:
-    result = dynamite("plan")
-    assert result.returncode == 0
+    result = invoke("plan")
+    assert result.exit_code == 0
     assert result.stderr == ""
     job = load_planning_job()
     plan = cooptimize(job.fleet, job.limits, job.geometry)
@@ -86,8 +86,8 @@ def test_many_clients_are_summed_up(tmp_path: Path) -> None:
     (tmp_path / "fleet.csv").write_text("\n".join(lines))
     fleet = f"fleet={tmp_path / 'fleet.csv'}"
     budget = ("--set", "limits.budget=400000", "--set", "limits.cost_per_round=100")
-    result = dynamite("plan", "--set", fleet, *budget)
-    assert result.returncode == 0, result.stderr
+    result = invoke("plan", "--set", fleet, *budget)
+    assert result.exit_code == 0, result.stderr
     assert "The best plan for 1,000 devices" in result.stdout
     assert "median" in result.stdout
     sizes = np.array(answer("--set", fleet, *budget)["batch_sizes"])
@@ -97,8 +97,8 @@ def test_many_clients_are_summed_up(tmp_path: Path) -> None:
 
 
 def test_csv_has_a_line_for_each_client(tmp_path: Path) -> None:
-    result = dynamite("plan", "--csv", tmp_path / "batches.csv")
-    assert result.returncode == 0
+    result = invoke("plan", "--csv", tmp_path / "batches.csv")
+    assert result.exit_code == 0
     with (tmp_path / "batches.csv").open() as file:
         rows = list(csv.DictReader(file))
     job = load_planning_job()
@@ -112,8 +112,8 @@ def test_csv_has_a_line_for_each_client(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("json_too", [[], ["--json"]])
 def test_bad_jobs_end_with_2(json_too: list[str]) -> None:
-    result = dynamite("plan", "--set", "limits.deadlin=5", *json_too)
-    assert result.returncode == 2
+    result = invoke("plan", "--set", "limits.deadlin=5", *json_too)
+    assert result.exit_code == 2
     assert result.stderr == "dynamite: limits has no key 'deadlin': did you mean 'deadline'?\n"
     if json_too:
         assert "did you mean 'deadline'?" in json.loads(result.stdout)["error"]
@@ -122,8 +122,8 @@ def test_bad_jobs_end_with_2(json_too: list[str]) -> None:
 
 
 def test_infeasible_limits_end_with_3() -> None:
-    result = dynamite("plan", "--json", "--set", "limits.deadline=1000")
-    assert result.returncode == 3
+    result = invoke("plan", "--json", "--set", "limits.deadline=1000")
+    assert result.exit_code == 3
     assert "deadline = 1316.408164, or rounds = 2278" in result.stderr
     (miss,) = json.loads(result.stdout)["infeasible"]["misses"]
     assert miss["limit"] == "deadline"
@@ -131,9 +131,9 @@ def test_infeasible_limits_end_with_3() -> None:
 
 
 def test_a_csv_file_that_cannot_be_written(tmp_path: Path) -> None:
-    result = dynamite("plan", "--csv", tmp_path / "gone" / "batches.csv")
-    assert result.returncode == 2
-    assert "cannot be used: No such file or directory" in result.stderr
+    result = invoke("plan", "--csv", tmp_path / "gone" / "batches.csv")
+    assert result.exit_code == 2
+    assert "cannot be written: No such file or directory" in result.stderr
 
 
 def test_a_learning_rate_beyond_the_proof_is_warned_of_in_one_line() -> None:
@@ -146,16 +146,16 @@ def test_a_learning_rate_beyond_the_proof_is_warned_of_in_one_line() -> None:
 def test_a_csv_file_never_replaces_what_the_job_is_read_from(tmp_path: Path) -> None:
     job = tmp_path / "job.toml"
     job.write_text((Path(dynamite_fl.__file__).parent / "job" / "planning.toml").read_text())
-    result = dynamite("plan", job, "--csv", job)
-    assert result.returncode == 2
+    result = invoke("plan", job, "--csv", job)
+    assert result.exit_code == 2
     assert "would replace a file that the job is read from" in result.stderr
     assert "[limits]" in job.read_text()
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
 def test_no_terminal_is_too_narrow(columns: int) -> None:
-    result = dynamite("plan", columns=columns)
-    assert result.returncode == 0
+    result = invoke("plan", columns=columns)
+    assert result.exit_code == 0
     assert all(len(line) <= columns for line in result.stdout.splitlines())
     assert "medium-7" in result.stdout
 
@@ -170,37 +170,31 @@ def test_a_terminal_without_unicode() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_is_said_in_one_line() -> None:
     with Path("/dev/full").open("w") as full:
-        result = subprocess.run(
-            [sys.executable, "-c", "from dynamite_fl._cli.main import main; main()", "plan"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    assert result.returncode == 2
-    assert result.stderr == "dynamite: the output cannot be written: No space left on device\n"
+        process = start_command("plan", stdout=full.fileno(), stderr=subprocess.PIPE)
+        _, errors = process.communicate(timeout=HANG_SECONDS)
+    assert process.returncode == 2
+    assert errors == "dynamite: the output cannot be written: No space left on device\n"
 
 
 def test_endless_limits_are_bad_input() -> None:
     endless = [f"limits.{name}=1e29" for name in ("deadline", "budget")]
-    result = dynamite("plan", *(f"--set={each}" for each in ("limits.rounds=none", *endless)))
-    assert result.returncode == 2
+    result = invoke("plan", *(f"--set={each}" for each in ("limits.rounds=none", *endless)))
+    assert result.exit_code == 2
     assert result.stderr.startswith("dynamite: limits.rounds is needed")
 
 
 def test_help_has_examples() -> None:
-    result = dynamite("plan", "--help")
-    assert result.returncode == 0
+    result = invoke("plan", "--help")
+    assert result.exit_code == 0
     assert "dynamite plan --set limits.deadline=2000" in result.stdout
-    assert "plan" in dynamite("-h").stdout
-    assert dynamite("--version").stdout.startswith("dynamite 0.")
+    assert "plan" in invoke("-h").stdout
+    assert invoke("--version").stdout.startswith("dynamite 0.")
 
 
 def test_fedavg_that_does_not_fit_once() -> None:
     found = answer("--set", "limits.rounds=1", "--set", "limits.deadline=1.2")
     assert found["fedavg"] is None
-    shown = dynamite("plan", "--set", "limits.rounds=1", "--set", "limits.deadline=1.2").stdout
+    shown = invoke("plan", "--set", "limits.rounds=1", "--set", "limits.deadline=1.2").stdout
     assert "does not fit" in shown
 
 
@@ -210,4 +204,4 @@ def test_one_client_and_no_limits() -> None:
     found = answer(*free)
     assert found["batch_sizes"] == [5]
     assert math.isfinite(found["bound"])
-    assert "no limit" in dynamite("plan", *free).stdout
+    assert "no limit" in invoke("plan", *free).stdout

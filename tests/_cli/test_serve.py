@@ -19,7 +19,7 @@ from tests._cli.machines import (
     running,
     write_job,
 )
-from tests.flower.machines import HANG_SECONDS, wait_until
+from tests.processes import HANG_SECONDS, wait_until
 
 KILLS = 6
 

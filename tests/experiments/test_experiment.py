@@ -175,7 +175,8 @@ def test_layers_replace_one_another_in_order() -> None:
     assert tables["limits"]["rounds"] == 2
     assert tables["limits"]["budget"] == 7
     assert tables["controller"] == {"name": "fedavg"}
-    assert tables["training"] == {"learning_rate": 0.1, "seed": 5}
+    assert tables["training"]["learning_rate"] == 0.1
+    assert tables["training"]["seed"] == 5
     assert experiment.job_of("laptop", "one", "fedavg", 0).tables["limits"]["rounds"] == 4
     assert experiment.job["limits"]["rounds"] == 4  # nothing was changed
 

@@ -9,14 +9,13 @@ import pytest
 from dynamite_fl.errors import JobError
 from dynamite_fl.experiments import NAMES, results
 from dynamite_fl.experiments.results import write_results
-from tests.experiments.smoke import run_here, smoke
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the runs of one experiment; only to be read."""
+def one(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the runs of one experiment, to be read only."""
     root = tmp_path_factory.mktemp("one")
-    run_here(smoke("optimal-tau", root))
+    shutil.copytree(finished / "smoke/optimal-tau", root / "smoke/optimal-tau")
     return root
 
 

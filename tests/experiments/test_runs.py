@@ -30,6 +30,7 @@ def test_finished_runs_are_read_and_the_rest_is_waiting(tmp_path: Path) -> None:
 def test_a_folder_of_another_job_is_refused(tmp_path: Path) -> None:
     runs = smoke("batch-sizes", tmp_path)
     folder = RunFolder(runs.all()[0].path)
-    open_run(folder, load_training_job(), data="")
+    open_run(folder, load_training_job(), data={})
+    folder.history.write_text("a round was trained\n")
     with pytest.raises(RunFolderError, match="holds a run of another job"):
         runs.all()

@@ -3,8 +3,7 @@
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -12,23 +11,15 @@ from types import TracebackType
 from dynamite_fl.flower.engine import FlowerEngine, Timeouts
 from dynamite_fl.flower.keys import make_keys, read_server_keys
 from dynamite_fl.flower.superlink import SuperLink
+from tests.processes import HANG_SECONDS, wait_until
 from tests.trainings import RATE, digits
 
-HANG_SECONDS = 300.0  # a test that waits longer than this has failed
 ENVIRONMENT = {
     **os.environ,
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "OMP_NUM_THREADS": "1",
 }
-
-
-def wait_until(condition: Callable[[], bool], explain: Callable[[], object] = str) -> None:
-    """Wait for a condition; fail with an explanation if it does not come true."""
-    ends = time.monotonic() + HANG_SECONDS
-    while not condition():
-        assert time.monotonic() < ends, explain()
-        time.sleep(0.05)
 
 
 class Machines:

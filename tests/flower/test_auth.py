@@ -26,7 +26,7 @@ from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from dynamite_fl.flower.auth import MAX_REQUEST_BYTES
 from dynamite_fl.flower.keys import make_keys, read_node_keys, read_server_keys
 from dynamite_fl.flower.superlink import SuperLink
-from tests.flower.machines import HANG_SECONDS
+from tests.processes import HANG_SECONDS
 
 MEGABYTE = 2**20
 FLOOD_MEGABYTES = 300

@@ -25,7 +25,7 @@ from dynamite_fl.training.aggregate import average
 from dynamite_fl.training.engine import Engine
 from tests.flower.fleet import CLIENTS, app, client, grid, order
 from tests.flower.local_grid import App, LocalGrid
-from tests.flower.machines import HANG_SECONDS
+from tests.processes import HANG_SECONDS
 from tests.trainings import RATE, digits, training
 
 QUICK = Timeouts(round_factor=0.0, min_round_seconds=0.05, join_seconds=0.05)

@@ -14,7 +14,8 @@ from flwr.app import Context, RecordDict
 
 from dynamite_fl.training.history import read_history
 from tests.flower.local_grid import LocalGrid
-from tests.flower.machines import ENVIRONMENT, HANG_SECONDS, wait_until
+from tests.flower.machines import ENVIRONMENT
+from tests.processes import HANG_SECONDS, wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 BIN = Path(sys.executable).parent

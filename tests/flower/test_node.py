@@ -12,7 +12,8 @@ from dynamite_fl.flower.keys import make_keys
 from dynamite_fl.training.aggregate import average
 from dynamite_fl.training.engine import Engine
 from tests.flower.fleet import order
-from tests.flower.machines import HANG_SECONDS, Machines, wait_until
+from tests.flower.machines import Machines
+from tests.processes import HANG_SECONDS, wait_until
 from tests.trainings import training
 
 NODES = 2

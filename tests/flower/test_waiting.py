@@ -6,7 +6,7 @@ from dynamite_fl.flower.messenger import Messenger
 from dynamite_fl.flower.roster import Roster
 from dynamite_fl.flower.waiting import WaitStatus, wait_for_nodes, wait_status
 from tests.flower.fleet import CLIENTS, grid
-from tests.flower.machines import HANG_SECONDS
+from tests.processes import HANG_SECONDS
 
 
 def test_every_change_is_shown_once(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Bytes as the content of a message."""
 
-import random
-
+import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
@@ -11,7 +10,7 @@ from dynamite_fl.flower.wire import Malformed, pack, unpack
 
 
 def test_a_large_model_is_sent_in_parts_that_the_server_accepts() -> None:
-    data = random.Random(0).randbytes(12_000_000)
+    data = np.random.default_rng(0).bytes(12_000_000)
     content = pack(data)
     sizes = [len(part.deflate()) for part in get_all_nested_objects(content).values()]
     assert len(content) == 3

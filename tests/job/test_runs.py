@@ -14,7 +14,8 @@ from dynamite_fl.training.run_folder import RunFolder
 @pytest.fixture
 def begun(tmp_path: Path) -> RunFolder:
     folder = RunFolder(tmp_path / "run")
-    open_run(folder, load_training_job(), data="1234")
+    open_run(folder, load_training_job(), data={"training data": "1234", "model": "1"})
+    folder.history.write_text("a round was trained\n")
     return folder
 
 
@@ -24,7 +25,7 @@ def job(*overrides: str) -> TrainingJob:
 
 def test_a_folder_holds_its_job(begun: RunFolder) -> None:
     assert load_run(begun).tables == load_training_job().tables
-    open_run(begun, job(), data="1234")  # the same run may go on
+    open_run(begun, job(), data={"training data": "1234", "model": "1"})  # the same run may go on
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_another_job_is_refused_with_what_differs(
     begun: RunFolder, override: str, difference: str
 ) -> None:
     with pytest.raises(RunFolderError) as refused:
-        open_run(begun, job(override), data="1234")
+        open_run(begun, job(override), data={"training data": "1234", "model": "1"})
     assert difference in str(refused.value)
     assert str(begun.path) in str(refused.value)
 
@@ -52,8 +53,8 @@ def test_what_changes_no_result_may_differ(begun: RunFolder, override: str) -> N
 
 
 def test_other_data_is_refused(begun: RunFolder) -> None:
-    with pytest.raises(RunFolderError, match="other training or test data"):
-        open_run(begun, job(), data="5678")
+    with pytest.raises(RunFolderError, match="the training data differ from what"):
+        open_run(begun, job(), data={"training data": "5678", "model": "1"})
 
 
 def test_an_incompatible_version_is_refused(begun: RunFolder) -> None:
@@ -80,3 +81,18 @@ def test_a_job_that_was_damaged_is_refused(begun: RunFolder) -> None:
     begun.job.write_text("[limits]\n")
     with pytest.raises(RunFolderError, match=r"job.toml cannot be used"):
         load_run(begun)
+
+
+def test_a_run_that_trained_nothing_may_be_begun_anew(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    open_run(folder, job("training.learning_rate=99"), data={})
+    open_run(folder, job(), data={})
+    assert load_run(folder).settings.learning_rate == 0.05
+
+
+def test_a_job_file_says_the_same_as_its_run_folder(begun: RunFolder) -> None:
+    """All defaults are written out, so that a later version with others changes nothing."""
+    tables = load_run(begun).tables
+    assert tables["training"]["probe_every"] == 1
+    assert tables["limits"]["max_local_steps"] == 100
+    assert tables["devices"]["dropout"] == [0.0] * 10

@@ -27,7 +27,7 @@ STREAM = (
 
 def play(path: Path, job: TrainingJob) -> Path:
     folder = RunFolder(path)
-    open_run(folder, job, data="")
+    open_run(folder, job, data={})
     Session(build_training(job), folder).run()
     return path
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
 
 from dynamite_fl.report.write import write_report
 
@@ -136,9 +137,12 @@ def test_charts_are_drawn_anew_when_the_scheme_or_the_width_changes(
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     scheme = {"name": "prefers-color-scheme", "value": "dark"}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-    after = browser.execute_async_script(state)
-    assert before[0] != after[0]
-    assert before[1] != after[1]
+
+    def both_changed(_: webdriver.Chrome) -> bool:
+        width, colour = browser.execute_async_script(state)
+        return bool(width != before[0] and colour != before[1])
+
+    WebDriverWait(browser, 300).until(both_changed)
 
 
 def test_it_can_be_printed_even_from_dark_mode(

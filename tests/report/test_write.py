@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -288,43 +286,3 @@ def test_a_name_cannot_be_markup(copy: Path) -> None:
     assert "<img src=x" not in text
     ticks = charts["chart-9"]["layout"]["yaxis"]["ticktext"]
     assert ticks[0].startswith("&lt;/script&gt;")
-
-
-def test_without_plotly_it_says_what_to_install(runs: Path, tmp_path: Path) -> None:
-    script = f"""
-import sys
-sys.modules["plotly"] = sys.modules["plotly.offline"] = None
-from dynamite_fl._cli.main import app
-app(["report", {str(runs / "plain")!r}, "--out", {str(tmp_path / "a.html")!r}])
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60
-    )
-    assert result.returncode == 2, result.stderr
-    assert "pip install 'dynamite-fl[report]'" in result.stderr
-    assert not (tmp_path / "a.html").exists()
-
-
-@pytest.mark.parametrize("command", ["report", "show"])
-def test_runs_are_read_without_torch(copy: Path, command: str) -> None:
-    script = f"""
-import sys
-from dynamite_fl._cli.main import app
-try:
-    app([{command!r}, {str(copy)!r}])
-except SystemExit as end:
-    assert not end.code, end.code
-assert "torch" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)
-
-
-def test_a_comparison_is_read_without_torch(runs: Path, tmp_path: Path) -> None:
-    script = f"""
-import sys
-from pathlib import Path
-from dynamite_fl.report.write import write_report
-write_report([Path({str(runs / "versus")!r})], Path({str(tmp_path / "a.html")!r}))
-assert "torch" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, timeout=60)

@@ -16,7 +16,7 @@ from dynamite_fl.stream.streams import Streams
 from dynamite_fl.training.aggregate import average
 from dynamite_fl.training.checkpoint import save
 from dynamite_fl.training.evaluate import arrived_sample
-from dynamite_fl.training.loop import Round, Training, _order, begin, rounds, run_round
+from dynamite_fl.training.loop import Round, Training, _round_order, begin, rounds, run_round
 from dynamite_fl.training.run_folder import RunFolder
 from tests.trainings import STREAM, training
 
@@ -134,7 +134,7 @@ def test_what_a_round_may_cost_covers_all_that_it_measures() -> None:
     progress = begin(given)
     extra = []
     for _ in range(8):
-        order = _order(given, progress)
+        order = _round_order(given, progress)
         most = given.engine.most_samples(order)
         progress, each = run_round(given, progress)
         assert each.outcome.samples <= most

@@ -1,7 +1,5 @@
-"""Embedded fleets bind as in the paper's figures; tables and files are checked key by key."""
+"""Embedded fleets bind as in the paper's figures."""
 
-import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +8,7 @@ import pytest
 from dynamite_fl.job.planning import load_planning_job
 from dynamite_fl.simulation.clock import round_timing
 from dynamite_fl.simulation.devices import Devices, nominal_fleet
-from dynamite_fl.simulation.fleets import (
-    FLEETS,
-    devices_from_table,
-    embedded_fleet,
-    read_devices_csv,
-)
+from dynamite_fl.simulation.fleets import FLEETS, embedded_fleet
 
 CNN_BYTES = 4 * (75 * 32 + 32 + 800 * 32 + 32 + 2048 * 256 + 256 + 256 * 10 + 10)  # CIFAR-10
 ROUNDS = 3000
@@ -124,83 +117,3 @@ def test_phones_have_long_tails_and_are_often_away() -> None:
 def test_refuses_fleets(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("?", r"\?")):
         embedded_fleet(**arguments)
-
-
-def test_tables(tmp_path: Path) -> None:
-    for name, mbps in [("slow.csv", 4), ("fast.csv", 16)]:
-        (tmp_path / name).write_text(f"seconds,mbps\n0,{mbps}\n")
-    table = {"samples_per_second": [1, 2, 3, 4], "bandwidth": 7e6}
-    files = ["slow.csv", "", "fast.csv", "slow.csv"]
-    devices = devices_from_table({**table, "trace": files}, tmp_path)
-    assert devices.mean_bandwidth.tolist() == [5e5, 7e6, 2e6, 5e5]
-    assert len(devices.traces) == 2
-    for_all = devices_from_table({**table, "trace": "fast.csv"}, tmp_path)
-    assert for_all.mean_bandwidth.tolist() == [2e6] * 4
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"latancy": 1}, "devices has no key 'latancy': did you mean 'latency'?"),
-        ({"traces": []}, "devices has no key 'traces': did you mean 'trace'?"),
-        ({"xyz": 1}, "devices has no key 'xyz': use one of samples_per_second, step_overhead"),
-        ({"latency": [1]}, "Devices.latency has 1 entries"),
-        ({"trace": 1}, "Devices.trace must be the name"),
-        ({"trace": [1, 2]}, "Devices.trace must be the name"),
-        ({"trace": ["", "", ""]}, "Devices.trace has 3 entries"),
-        ({"trace": "absent.csv"}, "absent.csv cannot be read"),
-    ],
-)
-def test_refuses_tables(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
-        devices_from_table({"samples_per_second": [1, 2], **changes})
-
-
-def test_refuses_a_table_without_speeds() -> None:
-    with pytest.raises(ValueError, match="devices lacks the key 'samples_per_second'"):
-        devices_from_table({"latency": 1})
-
-
-def test_csv_files(tmp_path: Path) -> None:
-    (tmp_path / "bus.csv").write_text("0,8\n1,0\n")
-    file = tmp_path / "devices.csv"
-    file.write_text(
-        "\ufeffname, samples_per_second,bandwidth,trace\r\na,90,inf, bus.csv\r\n\r\nb,360,2e6,\r\n",
-        encoding="utf-8",
-    )
-    devices = read_devices_csv(file)
-    assert devices.name == ("a", "b")
-    assert devices.samples_per_second.tolist() == [90, 360]
-    assert devices.bandwidth.tolist() == [math.inf, 2e6]
-    assert devices.mean_bandwidth.tolist() == [5e5, 2e6]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (
-            "samples_per_sec\n1\n",
-            "d.csv has no key 'samples_per_sec': did you mean 'samples_per_second'",
-        ),
-        ("latency\n1\n", "d.csv lacks the key 'samples_per_second'"),
-        ("", "d.csv lacks the key 'samples_per_second'"),
-        ("samples_per_second\n", "d.csv has no client"),
-        ("samples_per_second,samples_per_second\n1,1\n", "two columns of one name"),
-        ("samples_per_second,latency\n1,0\n1\n", "line 3 has 1 of 2 columns"),
-        ("samples_per_second\n1\nfast\n", "line 3: samples_per_second is 'fast'"),
-        ("samples_per_second\n-1\n", r"d.csv: Devices.samples_per_second\[0\] is -1"),
-    ],
-)
-def test_refuses_csv_files(tmp_path: Path, text: str, message: str) -> None:
-    file = tmp_path / "d.csv"
-    file.write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_devices_csv(file)
-
-
-def test_refuses_what_is_no_text_and_what_is_not_there(tmp_path: Path) -> None:
-    (tmp_path / "d.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValueError, match="not a text file"):
-        read_devices_csv(tmp_path / "d.csv")
-    with pytest.raises(ValueError, match="cannot be read"):
-        read_devices_csv(tmp_path / "absent.csv")

@@ -69,5 +69,6 @@ def test_a_new_model_depends_on_the_seed_and_leaves_the_generator_alone() -> Non
 
 def test_a_task_made_by_hand_has_no_source() -> None:
     assert TASK.source is None
-    kept = replace(TASK, loss=nn.MSELoss(), correct=torch.eq, source="module:function")
-    assert pickle.loads(pickle.dumps(kept)).source == "module:function"  # noqa: S301  our own
+    named = replace(TASK, loss=nn.MSELoss(), correct=torch.eq).with_source("module:function")
+    assert pickle.loads(pickle.dumps(named)).source == "module:function"  # noqa: S301  our own
+    assert replace(named, penalty=1.0).source is None  # it cannot be made again from its source

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from dynamite_fl.task.task import Task
+from dynamite_fl import Task
 
 
 def samples(seed: int, count: int = 400) -> tuple[Tensor, Tensor]:

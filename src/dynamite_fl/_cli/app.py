@@ -28,4 +28,4 @@ def _root(
         typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
     ] = False,
 ) -> None:
-    """Hold the options that every command has."""
+    """Define the options of ``dynamite`` itself."""

@@ -40,7 +40,8 @@ def cluster(
         str,
         typer.Option(
             metavar="A,B,...",
-            help="The shares of the time in which nodes compute, repeated as often as needed.",
+            help="The share of the time in which each node may compute. The list is repeated if "
+            "there are more nodes.",
         ),
     ] = "1,0.5,0.25",
     min_nodes: MinNodes = 1,
@@ -49,14 +50,15 @@ def cluster(
     data_dir: DataDir = None,
     as_json: LastLine = False,
 ) -> None:
-    """Train on real processes for a trial: a server and unequal nodes on this machine."""
+    """Try out a training on real machines: run a server and unequal nodes on this machine."""
     with errors(as_json):
         shares = _shares(cpu_shares)
 
         from dynamite_fl._cli.show import show_run
         from dynamite_fl.flower.cluster import started_nodes
+        from dynamite_fl.flower.job_parts import refuse_pilot
         from dynamite_fl.flower.serve import open_job, open_superlink
-        from dynamite_fl.job.build import build_task, number_of_devices
+        from dynamite_fl.job.build import build_controller, build_task, number_of_devices
         from dynamite_fl.job.runs import open_run
         from dynamite_fl.task.fingerprint import fingerprint
         from dynamite_fl.training.run_folder import RunFolder
@@ -71,6 +73,7 @@ def cluster(
         if count > devices:
             raise JobError(f"-n is {count}, but the job has only {devices} devices")
         task = build_task(training_job, data_dir)
+        build_controller(training_job, refuse_pilot)  # a mistake shows before the folder is made
         open_run(folder, training_job, fingerprint(task))
         with (
             sigterm_as_interrupt(),

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from dynamite_fl.compare.comparison import ComparisonRequest
 
 _HELP = """
-Train by several controllers on the same job and limits, and show them side by side.
+Train with several controllers on the same job and limits, and show the results side by side.
 
-Each controller runs with each seed, in a folder of its own inside the comparison's folder. After \
-an interruption, repeat the command with the same --name: finished runs are kept.
+Each controller is run with each seed. The comparison's folder holds a run folder for each run. \
+To continue after an interruption, repeat the command with the same --name: finished runs are kept.
 """
 
 _EPILOG = """
@@ -56,11 +56,13 @@ def compare(
             help="Buffers to run each controller with: reservoir, random, fifo, unbounded.",
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, from the job's on.")] = 3,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="The number of seeds. The first one is the job's seed.")
+    ] = 3,
     target: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="The accuracy to reach. Default: FedAvg's mean at its end."
+            min=0, max=1, help="The accuracy to reach. Default: FedAvg's mean final accuracy."
         ),
     ] = None,
     hindsight: Annotated[
@@ -68,11 +70,13 @@ def compare(
     ] = False,
     name: Annotated[
         str | None,
-        typer.Option("--name", help="The comparison's folder. Default: compare- and the date."),
+        typer.Option(
+            "--name", help="The name of the comparison's folder. Default: compare- and the date."
+        ),
     ] = None,
     runs: Runs = Path("runs"),
     data_dir: DataDir = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of runs at a time.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, help="The number of runs at the same time.")] = 2,
     as_json: Json = False,
 ) -> None:
     """Compare controllers and show the result."""

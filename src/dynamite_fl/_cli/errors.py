@@ -1,5 +1,6 @@
 """How a command ends when something is wrong: one line and an exit code, or a traceback."""
 
+import errno
 import json
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from typing import NoReturn
 
 import typer
 
+from dynamite_fl._traceback import user_traceback, with_bug_note
 from dynamite_fl.errors import DynamiteError, MissingExtra, UserCodeError, WorkerError
 
 FAILED = 1
@@ -15,6 +17,7 @@ CANNOT_USE = 2
 INFEASIBLE = 3
 INTERRUPTED = 130
 
+_NO_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EIO)
 _FLOWER = ("cryptography", "fastapi", "flwr", "httpx", "starlette", "uvicorn")
 # Modules that may be missing, and the extra that installs them.
 _EXTRAS = {**dict.fromkeys(_FLOWER, "flower"), "ray": "ray", "plotly": "report"}
@@ -39,18 +42,18 @@ def errors(as_json: bool = False) -> Iterator[None]:
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
-            _explain(error)
+            _unexpected(error, as_json)
             raise
         fail(str(MissingExtra("this command", extra)), CANNOT_USE, as_json)
-    except OSError as error:
-        if error.filename is None or _show_user_code(error):
-            raise
-        fail(f"{error.filename} cannot be used: {error.strerror}", CANNOT_USE, as_json)
     except Exception as error:
-        if _show_user_code(error):
-            fail("your own code failed, as shown above", FAILED, as_json)
-        _explain(error)
+        if not is_output_error(error):
+            _unexpected(error, as_json)
         raise
+
+
+def is_output_error(error: BaseException) -> bool:
+    """Return whether an exception says that the terminal, a pipe or a file takes no output."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in _NO_OUTPUT
 
 
 def fail(
@@ -73,17 +76,14 @@ def _exit_code(error: DynamiteError) -> int:
 
 def _show_user_code(error: BaseException) -> bool:
     """Show the user's frames of an exception; False if it has none."""
-    from dynamite_fl._traceback import user_traceback
-
     text = user_traceback(error)
     if text is not None:
         typer.echo(text, err=True)
     return text is not None
 
 
-def _explain(error: BaseException) -> None:
-    """Add to a traceback that it shows a bug, and where to report it."""
-    error.add_note(
-        "This is a bug in dynamite, not in your job. Please report it in the project's issue "
-        "tracker, with the lines above, the command and `dynamite --version`."
-    )
+def _unexpected(error: BaseException, as_json: bool) -> None:
+    """End if the exception is of the user's code; else note that it is a bug of ours."""
+    if _show_user_code(error):
+        fail("your own code failed, as shown above", FAILED, as_json)
+    with_bug_note(error)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dynamite_fl.experiments.summary import Summary
 
 experiment_app = typer.Typer(
-    help="Run the figures and tables of the paper again, and check its claims.",
+    help="Reproduce the figures and tables of the paper, and check its claims.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     epilog="[bold]Examples[/bold]\n\ndynamite experiment list\n\n"
@@ -35,7 +35,10 @@ _NOT_JUDGED = "yellow"
 _EXPERIMENTS = Path("runs/experiments")
 Scale = Annotated[
     Literal["smoke", "laptop", "paper"],
-    typer.Option(help="smoke takes seconds, laptop takes minutes; paper, the real size, days."),
+    typer.Option(
+        help="The size: smoke takes seconds, laptop takes minutes, and paper, the published size, "
+        "takes days."
+    ),
 ]
 
 
@@ -84,7 +87,7 @@ def results(
     scale: Scale = "laptop",
     runs: Runs = _EXPERIMENTS,
     out: Annotated[
-        Path, typer.Option("--out", help="The folder for results.md and its pictures.")
+        Path, typer.Option("--out", help="The folder for results.md and its figures.")
     ] = Path("docs"),
 ) -> None:
     """Write a page about all experiments from their run folders, without running anything."""
@@ -121,11 +124,11 @@ def _register(name: str) -> None:
         scale: Scale = "laptop",
         seeds: Annotated[
             int | None,
-            typer.Option(min=1, help="The number of seeds, from 0 on. Default: that of the scale."),
+            typer.Option(min=1, help="The number of seeds, from 0. Default: depends on the scale."),
         ] = None,
         runs: Runs = _EXPERIMENTS,
         data_dir: DataDir = None,
-        jobs: Annotated[int, typer.Option(min=1, help="The number of runs at a time.")] = 2,
+        jobs: Annotated[int, typer.Option(min=1, help="The number of runs at the same time.")] = 2,
         as_json: Json = False,
     ) -> None:
         from dynamite_fl.experiments.experiment import load_experiment

@@ -21,7 +21,7 @@ def keys(
     host: Annotated[
         list[str] | None,
         typer.Option(
-            help="A name or address by which nodes reach the server. Repeatable. "
+            help="A name or address by which nodes reach the server. Can be repeated. "
             "Default: localhost and 127.0.0.1."
         ),
     ] = None,

@@ -1,6 +1,6 @@
 """The entry point of ``dynamite``.
 
-What a command needs is imported when it runs, so that help and errors come at once.
+Commands import what they need when they run, so that help texts and errors are shown at once.
 """
 
 import io
@@ -14,7 +14,7 @@ from dynamite_fl._cli import serve, node, cluster, keys, experiment  # noqa: F40
 
 # isort: on
 from dynamite_fl._cli.app import app as app
-from dynamite_fl._cli.errors import CANNOT_USE, INTERRUPTED
+from dynamite_fl._cli.errors import CANNOT_USE, INTERRUPTED, is_output_error
 
 
 def main() -> None:
@@ -24,7 +24,9 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # for terminals that lack bars and boxes
     try:
         app(prog_name="dynamite")
-    except OSError as error:  # for example, the disk that output goes to is full
+    except OSError as error:
+        if not is_output_error(error):
+            raise
         sys.stderr.write(f"dynamite: the output cannot be written: {error.strerror}\n")
         os._exit(CANNOT_USE)  # an ordinary exit would try to write it once more
     except KeyboardInterrupt:

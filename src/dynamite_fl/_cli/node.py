@@ -21,7 +21,7 @@ dynamite node job.toml --name phone-1 --part 0  [dim]# on the server's machine[/
 dynamite node job.toml --name cam-1 --incoming /var/samples  [dim]# samples that keep arriving[/dim]
 
 A node reconnects whenever the connection is lost. To end it, send SIGTERM or press Ctrl-C: it \
-leaves after the round that it is in.
+leaves after its current round.
 """
 
 
@@ -51,7 +51,12 @@ def node(
     ] = None,
     cpu_share: Annotated[
         float,
-        typer.Option(min=0.001, max=1.0, help="The share of the time in which this node computes."),
+        typer.Option(
+            min=0.001,
+            max=1.0,
+            help="The share of the time in which this node may compute; less than 1 imitates a "
+            "slower device.",
+        ),
     ] = 1.0,
     until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
     data_dir: DataDir = None,

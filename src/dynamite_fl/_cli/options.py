@@ -8,18 +8,18 @@ import typer
 JobFile = Annotated[
     Path | None, typer.Argument(help="A job file in TOML. Default: the embedded job.")
 ]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Replace a key of the job, such as limits.deadline=500; the value none removes it. "
-        "Repeatable.",
+        help="Replace a key of the job, such as limits.deadline=500. The value none removes the "
+        "key. Can be repeated.",
     ),
 ]
 Name = Annotated[
-    str | None, typer.Option("--name", help="The name of the run's folder. Default: date and time.")
+    str | None, typer.Option("--name", help="The name of the run folder. Default: date and time.")
 ]
 Runs = Annotated[Path, typer.Option("--runs", help="The folder that holds run folders.")]
 DataDir = Annotated[
@@ -29,7 +29,8 @@ DataDir = Annotated[
 Engine = Annotated[
     Literal["local", "ray"],
     typer.Option(
-        help="Where to compute: on this machine, or on Ray, here or on the cluster $RAY_ADDRESS."
+        help="Where to compute: local for this machine, or ray for the Ray cluster at "
+        "$RAY_ADDRESS. Without $RAY_ADDRESS, Ray is started on this machine."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

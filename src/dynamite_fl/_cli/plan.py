@@ -37,7 +37,7 @@ dynamite plan job.toml --set fleet=fleet.csv --csv batches.csv
 
 dynamite plan job.toml --json | jq .local_steps
 
-The README describes the keys of a job.
+docs/plan.md describes the keys of a job.
 
 Exit codes: 0 success, 2 the job cannot be used, 3 no plan keeps the limits.
 """

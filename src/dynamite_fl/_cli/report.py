@@ -34,7 +34,8 @@ Exit codes: 0 success, 2 there is nothing to show.
 @app.command(help=_HELP, epilog=_EPILOG)
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders of them.")
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run folders, or folders that hold run folders."),
     ],
     out: Annotated[
         Path | None,

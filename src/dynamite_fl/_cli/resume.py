@@ -14,7 +14,7 @@ _EPILOG = """
 
 dynamite resume runs/tuesday
 
-dynamite resume runs/from-python --task my_module:make_task  [dim]# begun by train() in Python[/dim]
+dynamite resume runs/from-python --task my_module:make_task  [dim]# started in Python[/dim]
 
 Exit codes: 0 success, 2 the folder cannot be used, 130 interrupted.
 """
@@ -28,16 +28,16 @@ def resume(
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="The function that makes the task of a run that was begun in Python.",
+            help="The function that returns the task, if the run was started in Python.",
         ),
     ] = None,
     engine: Engine = "local",
     as_json: LastLine = False,
 ) -> None:
-    """Go on with an interrupted training, to the same result as without the interruption.
+    """Continue an interrupted training, with the same result as without the interruption.
 
-    A run that was begun with --engine ray goes on with it: elsewhere, small models round
-    differently.
+    If the run was started with --engine ray, use it again. Otherwise the rounding errors of small
+    models differ.
     """
     from dynamite_fl.job.runs import load_run
     from dynamite_fl.training.run_folder import RunFolder

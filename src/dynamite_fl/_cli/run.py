@@ -12,9 +12,9 @@ from dynamite_fl.errors import RunFolderError
 _HELP = """
 Train a model across unequal devices within a deadline and a budget.
 
-The devices are simulated; what they compute is real. Before every round the controller chooses \
-the local steps and each device's batch size from what it has learned so far. The run folder keeps \
-everything; `dynamite resume` goes on from it after an interruption.
+The devices are simulated, but they really train the model. Before every round, the controller \
+chooses the local steps and each device's batch size from what it has learned so far. Everything \
+is saved in the run folder. After an interruption, `dynamite resume` continues the run.
 """
 
 _EPILOG = """
@@ -46,7 +46,7 @@ def run(
     engine: Engine = "local",
     as_json: LastLine = False,
 ) -> None:
-    """Train by a job, in a new folder."""
+    """Run a job in a new run folder."""
     from datetime import datetime
 
     from dynamite_fl.job.training import load_training_job

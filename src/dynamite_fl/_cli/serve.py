@@ -29,10 +29,10 @@ dynamite serve job.toml --name tuesday  [dim]# for nodes on this machine[/dim]
 
 dynamite serve job.toml --name tuesday --host 0.0.0.0 --keys keys/server
 
-After an interruption, repeat the command to continue. docs/deploy.md describes the whole way.
+After an interruption, repeat the command to continue. docs/deploy.md describes every step.
 """
 
-RunName = Annotated[str, typer.Option("--name", help="The name of the run's folder in runs/.")]
+RunName = Annotated[str, typer.Option("--name", help="The name of the run folder.")]
 MinNodes = Annotated[int, typer.Option(min=1, help="The number of nodes that a round needs.")]
 Wait = Annotated[
     float, typer.Option(min=0, help="The longest wait for nodes to connect, in seconds.")
@@ -44,14 +44,15 @@ def serve(
     name: RunName,
     job: JobFile = None,
     overrides: Overrides = None,
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port to listen at; 0 for any free port.")
+        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 for any free port.")
     ] = 9092,
     keys: Annotated[
         Path | None,
         typer.Option(
-            help="The server's folder made by `dynamite keys`. Default: serve this machine only."
+            help="The server's folder made by `dynamite keys`. Default: accept only nodes on this "
+            "machine."
         ),
     ] = None,
     min_nodes: MinNodes = 2,
@@ -62,13 +63,14 @@ def serve(
 ) -> None:
     """Train on real machines: wait for nodes to connect, then train with them.
 
-    The job's devices only tell how many nodes there are; how fast they are is measured.
+    The job's devices determine only the number of nodes. The speed of each node is measured.
     """
     with errors(as_json):
         from dynamite_fl._cli.show import show_run
+        from dynamite_fl.flower.job_parts import refuse_pilot
         from dynamite_fl.flower.keys import read_server_keys
         from dynamite_fl.flower.serve import open_job, open_superlink
-        from dynamite_fl.job.build import build_task, number_of_devices
+        from dynamite_fl.job.build import build_controller, build_task, number_of_devices
         from dynamite_fl.job.runs import open_run
         from dynamite_fl.task.fingerprint import fingerprint
         from dynamite_fl.training.run_folder import RunFolder
@@ -80,6 +82,7 @@ def serve(
             show_run(folder, as_json)
             return
         task = build_task(training_job, data_dir)
+        build_controller(training_job, refuse_pilot)  # a mistake shows before the folder is made
         open_run(folder, training_job, fingerprint(task))
         with (
             sigterm_as_interrupt(),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @app.command(epilog="[bold]Example[/bold]\n\ndynamite show runs/tuesday --json")
 def show(folder: RunPath, as_json: LastLine = False) -> None:
-    """Show what a training reached and spent."""
+    """Show the accuracy that a training has reached, and its time and cost."""
     from dynamite_fl.training.run_folder import RunFolder
 
     with errors(as_json):

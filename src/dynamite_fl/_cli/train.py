@@ -28,17 +28,18 @@ def train_simulated(
     on_ray: bool = False,
     task: str | None = None,
 ) -> None:
-    """Train on simulated devices, from where the folder is, and show what comes of it.
+    """Begin or continue a training on simulated devices, and show its result.
 
     Args:
         job: The job.
-        folder: The run's folder, new or to go on with.
+        folder: The run folder, which may hold a part of this training.
         data_dir: The folder that holds datasets.
         as_json: Whether to print the history's last line instead of a summary.
         on_ray: Whether Ray computes for the clients.
-        task: The ``module:function`` that makes the task, if the job's tables do not say.
+        task: The ``module:function`` that returns the task, if the job's tables do not say how to
+            make it.
     """
-    check_installed(job.trackers)  # a missing extra should show before anything is done
+    check_installed(job.trackers)  # reports a missing extra before anything else is done
     given = Given(task=None if task is None else load_task(task, job.folders))
     training = build_training(job, data_dir, given)
     if on_ray:
@@ -58,7 +59,7 @@ def train_and_show(
     """Run a session with a live view, then show the run's summary.
 
     Raises:
-        SystemExit: Ctrl-C stopped the session; what was done is saved.
+        SystemExit: Ctrl-C stopped the session. The folder holds the rounds up to then.
     """
     console = Console(stderr=as_json, highlight=False)
     warn = partial(console.print, markup=False, soft_wrap=True)
@@ -80,7 +81,7 @@ def train_and_show(
 
 
 def _put_on_ray(training: Training) -> None:
-    """Let Ray compute for the clients."""
+    """Have Ray compute the clients' rounds."""
     from typing import cast
 
     from dynamite_fl.simulation.engine import SimulatedEngine

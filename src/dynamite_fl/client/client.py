@@ -1,9 +1,18 @@
-"""Algorithm 3: a client's round.
+"""Algorithm 3 of the paper: a client's round.
 
-A round has three parts: ``begin_round`` takes in the samples that have arrived and draws the
-batches, ``take_local_steps`` (``local_steps.py``) trains from the global model, and
-``Client.reply`` measures what the server asks for. Executors (``executors/``) differ only in how
-they compute local steps.
+A round has three parts:
+
+1. ``begin_round`` takes in the samples that have arrived and draws the batches.
+2. ``take_local_steps`` (``local_steps.py``) trains from the global model.
+3. ``Client.reply`` measures what the server asks for, and returns the reply.
+
+``finish_rounds`` does the last two parts for several clients at once. Executors (``executors/``)
+differ only in how they compute local steps.
+
+A probe is a measurement of the loss (``probe.py``). It compares the loss and the gradient of one
+batch at two models: at the local model before the last step of a round, and at the global model
+when the next round begins. The client keeps the first results in a ``ProbeMemory``, and a round
+with a probe takes its first step on the batch in that memory.
 """
 
 import math
@@ -11,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,6 +39,8 @@ from dynamite_fl.client.sketch import sketch
 from dynamite_fl.errors import NoSampleYet
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import Buffer
+
+_NO_ROWS: IntArray = np.zeros(0, dtype=np.int64)
 
 
 class IncomingSamples(Protocol):
@@ -65,18 +77,68 @@ class NewSamples:
 
 
 @dataclass(frozen=True, eq=False)
+class StartedRound:
+    """A client's round whose batches are drawn and whose local steps are still to be taken.
+
+    Attributes:
+        client: The client.
+        order: The server's order.
+        state: The client's state with the samples that have arrived.
+        new_samples: The samples that have arrived since the client's last round.
+        batches: The rows of the batch of each local step.
+    """
+
+    client: "Client"
+    order: Order
+    state: ClientState
+    new_samples: NewSamples
+    batches: list[IntArray]
+
+
+def begin_round(client: "Client", order: Order, state: ClientState) -> StartedRound:
+    """Take in the samples that have arrived, and draw the batches of the round.
+
+    Raises:
+        NoSampleYet: The client has no sample to learn from.
+    """
+    state, new_samples = client.with_arrivals(order, state)
+    return StartedRound(client, order, state, new_samples, client.batches(order, state))
+
+
+def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[Reply]:
+    """Take the local steps of all these rounds together, and return the clients' replies.
+
+    Args:
+        rounds: The rounds of clients that share their model, ``inputs`` and ``targets``. Their
+            orders are the same except for client and batch size.
+        steps: Computes the local steps of as many clients as there are rounds.
+    """
+    results = take_local_steps(
+        order=rounds[0].order,
+        batches=[started.batches for started in rounds],
+        stored=[started.client.rows(started.state).size for started in rounds],
+        steps=steps,
+    )
+    return [
+        started.client.reply(started, result, steps)
+        for started, result in zip(rounds, results, strict=True)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
 class Client:
     """A device with its data.
 
     Attributes:
         model: The model that is trained.
-        inputs: The inputs that ``indices`` or the rows of the buffer point into.
-        targets: The targets that ``indices`` or the rows of the buffer point into.
-        indices: The rows of the client's samples if it has all of them from the start.
+        inputs: The inputs, with one row for each sample. Several clients may share them.
+        targets: The targets, with one row for each sample.
+        indices: The rows of the client's own samples. It is used only if the client has all its
+            samples from the start.
         seed: The seed of the training.
-        settings: The settings of a probe.
-        incoming: The samples that arrive while the client trains; None if it has all of them from
-            the start. With it, ``indices`` is not used.
+        settings: The settings of probes.
+        incoming: The samples that arrive while the client trains; None if it has all its samples
+            from the start.
     """
 
     model: FlatModel
@@ -95,13 +157,13 @@ class Client:
         Args:
             order: The server's order.
             state: The client's state after its last round.
-            steps: Computes the local steps. Default: ``autograd_steps()``.
+            steps: Computes the local steps. Default: torch's autograd.
         """
         started = begin_round(self, order, state)
         return finish_rounds([started], steps or self.autograd_steps())[0]
 
     def autograd_steps(self) -> AutogradSteps:
-        """Return what computes this client's local steps for any model."""
+        """Return a ``StepComputer`` for this client, which works for any model."""
         return AutogradSteps(self.model, self.inputs, self.targets)
 
     def rows(self, state: ClientState) -> IntArray:
@@ -109,7 +171,10 @@ class Client:
         return self.indices if state.buffer is None else state.buffer.rows
 
     def batches(self, order: Order, state: ClientState) -> list[IntArray]:
-        """Draw a batch for each local step; a probe begins with the batch that it compares with."""
+        """Draw a batch for each local step.
+
+        If the round has a probe, the first batch is the one in the client's memory.
+        """
         rows = self.rows(state)
         sizes = [min(order.batch_size, rows.size)] * order.local_steps
         stream = client_stream(self.seed, order.client, order.round_index, BATCHES)
@@ -126,8 +191,8 @@ class Client:
             NoSampleYet: The client has no sample to learn from.
         """
         if self.incoming is None:
-            return state, NewSamples(self.indices[:0], 0.0)
-        needed = self.indices[:0] if state.memory is None else state.memory.batch
+            return state, NewSamples(_NO_ROWS, 0.0)
+        needed = _NO_ROWS if state.memory is None else state.memory.batch
         buffer, new_rows = self.incoming.receive(order.round_index, state.buffer, needed)
         if not buffer.rows.size:
             raise NoSampleYet(f"client {order.client} has no sample in round {order.round_index}")
@@ -148,7 +213,7 @@ class Client:
             state=ClientState(buffer=state.buffer),
             path=results.path,
         )
-        if results.memory is None:
+        if results.memory is None:  # the controller does not use probes
             return reply
         if not order.probe:
             memory = _with_loss_of_last_probe(results.memory, state.memory)
@@ -163,34 +228,48 @@ class Client:
         memory: ProbeMemory,
         steps: StepComputer,
     ) -> Reply:
-        """Return the reply with the measurements of Algorithm 3, lines 8-10, and with M_i."""
+        """Return the reply with the measurements of Algorithm 3, lines 8-10, and with M_i.
+
+        Args:
+            reply: The reply without measurements.
+            started: The round.
+            results: The results of the local steps.
+            memory: What the next probe compares with, from the same results.
+            steps: Computes M_i.
+        """
         order, state = started.order, started.state
-        compared = state.memory_for_probe(probe=True, local_steps=order.local_steps)
+        earlier = state.memory_for_probe(probe=True, local_steps=order.local_steps)
         figures, gradient, drift, drift_samples = None, None, math.nan, 0
-        if compared is not None and results.gradient is not None:
+        if earlier is not None and results.gradient is not None:
             gradient = results.gradient
             drift, drift_samples = self._drift(started, memory.first_loss)
-            figures = measure(compared, order.weights, memory.first_loss, gradient, drift)
+            figures = measure(earlier, order.weights, memory.first_loss, gradient, drift)
+        # M_i is measured at first, and again when the loss has risen.
         rise = self._loss_rise(state, memory.first_loss) + (0.0 if math.isnan(drift) else drift)
         variance, variance_samples = state.gradient_variance, 0
         if variance is None or rise > self.settings.loss_rise:
             rows = self._rows_for_variance(order, state)
             variance, variance_samples = steps.gradient_variance(order.weights, rows), rows.size
-        used_up = compared is not None and order.local_steps == 1
+        # With a single step, the new memory holds the same batch as the earlier one.
+        is_used_up = earlier is not None and order.local_steps == 1
         return replace(
             reply,
             figures=figures,
             gradient=sketch(gradient) if order.sketch and gradient is not None else gradient,
             gradient_variance=variance,
             measured_samples=drift_samples + variance_samples,
-            state=ClientState(memory, variance, state.buffer, used_up),
+            state=ClientState(memory, variance, state.buffer, is_used_up),
         )
 
     def _drift(self, started: "StartedRound", loss: float) -> tuple[float, int]:
-        """Measure psi_i of Lemma 1, and return it with the number of samples used.
+        """Measure the drift psi_i of Lemma 1, and return it with the number of samples used.
 
-        New samples change the loss of all samples by their share times the difference between
-        their loss and the loss before. The loss before is that of the last round's batch.
+        The drift is the change of the client's mean loss through new samples: their share of all
+        samples, times the difference between their loss and the loss of the samples before.
+
+        Args:
+            started: The round, with its new samples.
+            loss: The loss of the samples before, measured on the first batch.
         """
         if self.incoming is None:
             return math.nan, 0
@@ -206,11 +285,14 @@ class Client:
         return new.share * (new_loss - loss), size
 
     def _loss_rise(self, state: ClientState, loss: float) -> float:
-        """Return by how much the loss has risen since the last probe; small batches count less."""
+        """Return by how much the loss has risen since the last probe.
+
+        The loss of a small batch varies by chance, so its rise counts less.
+        """
         if state.memory is None:
             return 0.0
-        trust = min(1.0, math.sqrt(state.memory.batch.size / self.settings.rise_samples))
-        return trust * (loss - state.memory.first_loss)
+        weight = min(1.0, math.sqrt(state.memory.batch.size / self.settings.rise_samples))
+        return weight * (loss - state.memory.first_loss)
 
     def _rows_for_variance(self, order: Order, state: ClientState) -> IntArray:
         """Draw the samples that M_i is measured on."""
@@ -220,57 +302,14 @@ class Client:
         return rows[draw_batches(stream, rows.size, [size])[0]]
 
 
-@dataclass(frozen=True, eq=False)
-class StartedRound:
-    """A client's round that has begun: samples have arrived and batches are drawn.
+def _with_loss_of_last_probe(memory: ProbeMemory, before: ProbeMemory | None) -> ProbeMemory:
+    """Return the memory of a round without a probe, with the first loss of the last probe.
 
-    Attributes:
-        client: The client.
-        order: The server's order.
-        state: The client's state with the samples that have arrived.
-        new_samples: The samples that have arrived since the client's last round.
-        batches: The rows of the batch of each local step.
-    """
-
-    client: Client
-    order: Order
-    state: ClientState
-    new_samples: NewSamples
-    batches: list[IntArray]
-
-
-def begin_round(client: Client, order: Order, state: ClientState) -> StartedRound:
-    """Take in the samples that have arrived, and draw the batches of the round.
-
-    Raises:
-        NoSampleYet: The client has no sample to learn from.
-    """
-    state, new_samples = client.with_arrivals(order, state)
-    return StartedRound(client, order, state, new_samples, client.batches(order, state))
-
-
-def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[Reply]:
-    """Take the local steps of all these rounds together, and return their replies.
+    So the next probe measures the rise of the loss since the last probe, and not only since the
+    last round.
 
     Args:
-        rounds: Rounds of clients with the same model and data; their orders are the same except
-            for client and batch size.
-        steps: Computes the local steps of as many clients as there are rounds.
-    """
-    results = take_local_steps(
-        order=rounds[0].order,
-        batches=[each.batches for each in rounds],
-        stored=[each.client.rows(each.state).size for each in rounds],
-        steps=steps,
-    )
-    return [
-        each.client.reply(each, result, steps) for each, result in zip(rounds, results, strict=True)
-    ]
-
-
-def _with_loss_of_last_probe(memory: ProbeMemory, before: ProbeMemory | None) -> ProbeMemory:
-    """Return the memory with the first loss of the last probe, in a round without a probe.
-
-    The next probe compares with that loss; otherwise a rise between two probes would go unseen.
+        memory: The memory of this round.
+        before: The memory of the round before; None if there is none.
     """
     return memory if before is None else replace(memory, first_loss=before.first_loss)

@@ -100,7 +100,8 @@ class StepResults:
     Attributes:
         weights: The local model after the last step, (d,).
         memory: What a later probe compares with; None if the order asks for no memory.
-        gradient: The gradient of the first batch at the global model, (d,); None likewise.
+        gradient: The gradient of the first batch at the global model, (d,); None if the order asks
+            for no memory.
         path: The path of the steps; None if the order does not ask for it.
     """
 
@@ -125,22 +126,24 @@ def take_local_steps(
     path = PathRecorder(order.weights, order.local_steps)
     first: Step | None = None
     for index in range(order.local_steps):
-        now = [own[index] for own in batches]
+        step_batches = [client_batches[index] for client_batches in batches]
         if _gradients_are_needed(order, index):
-            before, step = weights, steps.step(weights, now, order.learning_rate)
+            before, step = weights, steps.step(weights, step_batches, order.learning_rate)
             weights, gradients = step.weights, step.gradients
             first = first or step
         else:
-            weights, gradients = steps.step_weights(weights, now, order.learning_rate), None
+            weights = steps.step_weights(weights, step_batches, order.learning_rate)
+            gradients = None
         if order.path:
             path.record(index, weights, gradients)
-    last = [own[-1] for own in batches]
-    paths = path.paths([batch.size for batch in last], stored) if order.path else None
+    last_batches = [client_batches[-1] for client_batches in batches]
+    paths = path.paths([batch.size for batch in last_batches], stored) if order.path else None
     if not order.remember or first is None:
         return [
-            StepResults(after, None, None, paths[client] if paths else None)
-            for client, after in enumerate(weights.unbind())
+            StepResults(local_weights, None, None, paths[client] if paths else None)
+            for client, local_weights in enumerate(weights.unbind())
         ]
+    # The order asks for a memory, so ``step`` is the last step and ``before`` the models before it.
     last_losses, first_losses = step.losses.tolist(), first.losses.tolist()
     return [
         StepResults(
@@ -155,11 +158,14 @@ def take_local_steps(
             gradient=first.gradients[client],
             path=paths[client] if paths else None,
         )
-        for client, batch in enumerate(last)
+        for client, batch in enumerate(last_batches)
     ]
 
 
 def _gradients_are_needed(order: Order, index: int) -> bool:
-    """Return whether the losses and gradients of a step are used for more than the step."""
+    """Return whether a probe or the path uses the losses and gradients of a step.
+
+    A step whose gradients are not used can be computed faster (``StepComputer.step_weights``).
+    """
     for_probe = order.remember and index in (0, order.local_steps - 1)
     return for_probe or (order.path and index < MEASURED_GRADIENTS)

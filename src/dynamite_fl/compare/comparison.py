@@ -1,11 +1,12 @@
-"""A comparison from start to end: which runs it has, in which order, and what they showed.
+"""A comparison: run every contender with every seed, and summarize the results.
 
-Every contender is run with every seed. In hindsight mode, fixed settings are run beside them: one
-for each number of local steps on the first seed, then all batch sizes for the best numbers of local
-steps, then the best settings on the other seeds.
+With ``hindsight``, a grid search for the best fixed setting is run too. It has three parts: one
+setting for each number of local steps on the first seed, then all batch sizes for the best numbers
+of local steps on the first seed, then the best settings on the other seeds.
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,9 +45,11 @@ from dynamite_fl.control.baselines.fedavg import FedAvg
 from dynamite_fl.errors import JobError
 from dynamite_fl.job.build import build_training
 from dynamite_fl.job.training import TrainingJob
+from dynamite_fl.task.fingerprint import fingerprint
 from dynamite_fl.tracking.track import prepare_trackers
 from dynamite_fl.training.cohort import draw_cohort
 from dynamite_fl.training.loop import Training
+from dynamite_fl.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -55,14 +58,15 @@ class ComparisonRequest:
 
     Attributes:
         job: The job that all runs have in common.
-        controllers: Names of the controllers; None for all that need no settings.
-        buffers: Buffers with each of which every controller is run; None for the job's own.
-        seeds: Number of seeds, from the job's own on.
+        controllers: The names of the controllers; None for all that need no settings.
+        buffers: The names of the buffers. Every controller is run with each of them. None for the
+            job's own buffer.
+        seeds: The number of seeds. The first one is the job's seed.
         target: The accuracy to reach; None for FedAvg's mean.
         hindsight: Whether to search for the best fixed setting too.
-        folder: Folder of the comparison, with a folder for each run.
-        data_dir: Folder of the datasets; None for the default.
-        jobs: Number of runs at a time.
+        folder: The folder of the comparison, with a folder for each run.
+        data_dir: The folder of the datasets; None for the default.
+        jobs: The number of runs at the same time.
     """
 
     job: TrainingJob
@@ -77,18 +81,19 @@ class ComparisonRequest:
 
     @property
     def seed_values(self) -> list[int]:
-        """The seeds themselves."""
+        """The seeds of the runs."""
         first = int(self.job.tables["training"].get("seed") or 0)
         return list(range(first, first + self.seeds))
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What a comparison showed.
+    """The results of a comparison.
 
     Attributes:
         request: What was compared.
-        contenders: Summaries of the contenders, the most accurate first; empty if no run finished.
+        contenders: The summary of each contender, the most accurate first; empty if no run
+            finished.
         target: The accuracy to reach; None if no run finished.
         hindsight: The best fixed setting; None if it was not searched for.
         failures: The reasons why runs failed, by the name of the run.
@@ -101,7 +106,7 @@ class Comparison:
     failures: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as values for JSON, in which NaN and infinity may still occur."""
+        """Return the comparison as values for JSON; they may contain NaN and infinity."""
         if self.target is None:
             return {"error": "no run finished", "failed": self.failures}
         accuracy = self.target.accuracy
@@ -133,28 +138,35 @@ class Comparison:
 
 
 class ComparisonWatcher(Watcher, Protocol):
-    """Someone who follows the runs of a comparison."""
+    """An object that is notified of the progress of a comparison."""
 
     def more(self, runs: int, finished: int) -> None:
-        """Take note of more runs, some of which were finished before."""
+        """Add so many runs, some of which were finished before this comparison started."""
         ...
 
 
 @dataclass
-class _Runs:
-    """The runs of a comparison that were played so far."""
+class _Runner:
+    """Runs the runs of a comparison, and collects their results.
+
+    Attributes:
+        request: What to compare.
+        watcher: Is notified of the progress of runs.
+        results: The results of all finished runs so far.
+        failures: The reasons why runs failed, by the name of the run.
+    """
 
     request: ComparisonRequest
     watcher: ComparisonWatcher
     results: list[RunResult] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
-    def play(self, runs: Sequence[Run]) -> None:
-        """Play the runs that are not finished, and keep the results of all of them."""
-        waiting = [run for run in runs if not run.is_finished]
-        self.watcher.more(len(runs), finished=len(runs) - len(waiting))
+    def run(self, runs: Sequence[Run]) -> None:
+        """Run the runs that are not finished, and add the results of all of them."""
+        unfinished = [run for run in runs if not run.is_finished]
+        self.watcher.more(len(runs), finished=len(runs) - len(unfinished))
         request = self.request
-        self.failures |= run_all(waiting, request.data_dir, request.jobs, self.watcher)
+        self.failures |= run_all(unfinished, request.data_dir, request.jobs, self.watcher)
         for run in runs:
             if run.name not in self.failures:
                 result = result_of(run)
@@ -170,30 +182,49 @@ class _Runs:
 
 
 def compare(request: ComparisonRequest, watcher: ComparisonWatcher) -> Comparison:
-    """Play all runs of a comparison that are not finished, and summarize all of them.
+    """Run all runs of a comparison that are not finished, and summarize all of them.
 
     Raises:
         JobError: The job or an option cannot be used.
         KeyboardInterrupt: The runs were interrupted; they can resume from their folders.
     """
     contenders = _contenders(request)
-    seeds = request.seed_values
-    runs = runs_of(request.job, contenders, seeds, request.folder)
-    training = build_training(runs[0].job, request.data_dir)  # errors show before any run starts
-    prepare_trackers(request.job.trackers, request.folder)
-    search = _FixedSearch.plan(request, training, contenders)
-    del training
-    played = _Runs(request, watcher)
-    played.play([*runs, *runs_of(request.job, search.start(), seeds[:1], request.folder)])
-    played.play(runs_of(request.job, search.refine(played), seeds[:1], request.folder))
-    played.play(runs_of(request.job, search.finish(played), seeds[1:], request.folder))
-    return _summarize(request, contenders, search.tried, played)
+    job, seeds, folder = request.job, request.seed_values, request.folder
+    runs = runs_of(job, contenders, seeds, folder)
+    search = _prepare(request, runs, contenders)
+    runner = _Runner(request, watcher)
+    runner.run([*runs, *runs_of(job, search.first_settings(), seeds[:1], folder)])
+    runner.run(runs_of(job, search.settings_near_best(runner), seeds[:1], folder))
+    runner.run(runs_of(job, search.best_settings(runner), seeds[1:], folder))
+    return _summarize(request, contenders, search.tried, runner)
+
+
+def _prepare(
+    request: ComparisonRequest, runs: Sequence[Run], contenders: Sequence[Contender]
+) -> "_FixedSearch":
+    """Find mistakes in the job before any run starts, and plan the search for fixed settings.
+
+    Raises:
+        RunFolderError: A folder holds a run that was begun with other data.
+    """
+    simple = runs[0].job.with_tables(controller={"name": FEDAVG})  # which needs no pilot run
+    training = build_training(simple, request.data_dir)
+    with closing(training.engine):
+        data = fingerprint(training.engine.task)
+        drawn = str(request.job.tables["task"].get("dataset", "")).startswith("synthetic")
+        for run in runs:
+            same_task = not drawn or run.seed == runs[0].seed  # the seed draws synthetic data
+            if RunFolder(run.path).has_rounds and same_task:
+                RunFolder(run.path).check_same_data(data)
+        prepare_trackers(request.job.trackers, request.folder)
+        return _FixedSearch.plan(request, training, contenders)
 
 
 def _contenders(request: ComparisonRequest) -> list[Contender]:
+    """Return the contenders, with FedAvg among them if ``hindsight`` needs it."""
     contenders = contenders_of(request.job, request.controllers)
     if request.hindsight and FEDAVG not in (contender.name for contender in contenders):
-        contenders.append(contender_of(request.job, FEDAVG))  # gaps are measured from it
+        contenders.append(contender_of(request.job, FEDAVG))  # the gap is measured from FedAvg
     if request.buffers is None:
         return contenders
     if request.hindsight:
@@ -203,12 +234,14 @@ def _contenders(request: ComparisonRequest) -> list[Contender]:
 
 @dataclass
 class _FixedSearch:
-    """The search for the best fixed setting; it tries nothing if the grid is empty.
+    """The search for the best fixed setting. With an empty grid, it tries nothing.
+
+    Its methods return the settings to run next, as contenders.
 
     Attributes:
         grid: All settings that may be tried.
-        first: The settings that are tried at first.
-        tried: The contenders of all settings that were tried.
+        first: The settings that are tried first.
+        tried: All settings that were tried so far, as contenders.
     """
 
     grid: list[FixedSetting] = field(default_factory=list)
@@ -219,53 +252,58 @@ class _FixedSearch:
     def plan(
         cls, request: ComparisonRequest, training: Training, contenders: Sequence[Contender]
     ) -> "_FixedSearch":
-        """Lay out the grid, without the setting of FedAvg, which is a contender anyway."""
+        """Return the search for a comparison. Its grid is empty without ``hindsight``.
+
+        The setting of FedAvg is not in the grid, because FedAvg is a contender anyway.
+        """
         if not request.hindsight:
             return cls()
         schedule = training.schedule
         cohort = draw_cohort(training.fleet.samples, schedule.selection, schedule.seed, 1)
         table = next(contender.table for contender in contenders if contender.name == FEDAVG)
-        known = FixedSetting(
+        fedavg = FixedSetting(
             table.get("local_steps", FedAvg.local_steps), table.get("batch_size", FedAvg.batch_size)
         )
         fleet = training.fleet.subset(cohort)
-        grid = settings_grid(fleet, training.limits, known)
+        grid = settings_grid(fleet, training.limits, fedavg)
         return cls(grid, settings_to_start_with(fleet, training.limits, grid))
 
-    def start(self) -> list[Contender]:
-        """Return the settings to try first."""
+    def first_settings(self) -> list[Contender]:
+        """Return one setting for each number of local steps."""
         return self._try(self.first)
 
-    def refine(self, played: _Runs) -> list[Contender]:
-        """Return the settings near the best so far that were not tried."""
-        near = settings_near(self._best(played), self.grid)
+    def settings_near_best(self, runner: _Runner) -> list[Contender]:
+        """Return the settings with the best numbers of local steps that were not tried yet."""
+        near = settings_near(self._ranked(runner), self.grid)
         return self._try([setting for setting in near if setting not in self.first])
 
-    def finish(self, played: _Runs) -> list[Contender]:
-        """Return the best settings, to be run on the other seeds."""
-        return [fixed_contender(setting) for setting in self._best(played)[:FINALISTS]]
+    def best_settings(self, runner: _Runner) -> list[Contender]:
+        """Return the best settings, which are run with the other seeds."""
+        return [fixed_contender(setting) for setting in self._ranked(runner)[:FINALISTS]]
 
     def _try(self, settings: Sequence[FixedSetting]) -> list[Contender]:
+        """Return settings as contenders, and count them as tried."""
         contenders = [fixed_contender(setting) for setting in settings]
         self.tried += contenders
         return contenders
 
-    def _best(self, played: _Runs) -> list[FixedSetting]:
-        return list(rank_settings(played.results_of(self.tried)))
+    def _ranked(self, runner: _Runner) -> list[FixedSetting]:
+        """Return the settings that were tried, the most accurate first."""
+        return list(rank_settings(runner.results_of(self.tried)))
 
 
 def _summarize(
     request: ComparisonRequest,
     contenders: Sequence[Contender],
     tried: Sequence[Contender],
-    played: _Runs,
+    runner: _Runner,
 ) -> Comparison:
-    results = played.results_of(contenders)
+    results = runner.results_of(contenders)
     if not results:
-        return Comparison(request, (), None, None, played.failures)
+        return Comparison(request, (), None, None, runner.failures)
     target = choose_target(results, request.target)
     summaries = summarize(results, target.accuracy)
     hindsight = None
     if request.hindsight:
-        hindsight = look_back(played.results_of(tried), summaries, target.accuracy)
-    return Comparison(request, summaries, target, hindsight, played.failures)
+        hindsight = look_back(runner.results_of(tried), summaries, target.accuracy)
+    return Comparison(request, summaries, target, hindsight, runner.failures)

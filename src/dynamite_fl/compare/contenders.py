@@ -139,7 +139,7 @@ def refuse_other_jobs(runs: Iterable[Run]) -> None:
     """
     for run in runs:
         folder = RunFolder(run.path)
-        if folder.is_run:
+        if folder.has_rounds:
             check_same_job(folder, run.job)
 
 

@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol
 
-from dynamite_fl._traceback import user_traceback
+from dynamite_fl._traceback import user_traceback, with_bug_note
 from dynamite_fl.compare.contenders import Run
 from dynamite_fl.errors import DynamiteError
 from dynamite_fl.job.build import build_training
@@ -216,7 +216,10 @@ def _attempt(run: Run, data_dir: Path | None, pipe: Connection) -> _Finished | _
     except DynamiteError as error:
         return _Failed(str(error))
     except Exception as error:  # a user's own task may raise anything; a bug shows its traceback
-        return _Failed(user_traceback(error) or traceback.format_exc())
+        text = user_traceback(error)
+        if text is None:
+            text = "".join(traceback.format_exception(with_bug_note(error)))
+        return _Failed(text)
 
 
 def _train(run: Run, data_dir: Path | None, pipe: Connection) -> _Finished | _Stopped:

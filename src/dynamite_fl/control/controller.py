@@ -1,13 +1,17 @@
 """The protocol of controllers."""
 
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, get_args
 
+import numpy as np
+
+from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import Fleet, IntArray, Limits, Plan
 from dynamite_fl.reports import RoundReport
 
-# What clients measure for a controller, in addition to seconds: nothing; the loss, as in Algorithm
-# 3, for which they send a gradient beside the model; or the path of their local steps, for which
-# they send a sketch of it.
+# What clients measure for a controller, in addition to seconds:
+# - "nothing",
+# - "loss": the loss and its gradient, as in Algorithm 3. They send the gradient beside the model.
+# - "path": the path that their local steps take. They send a sketch of it beside the model.
 Measure = Literal["nothing", "loss", "path"]
 
 State = TypeVar("State")
@@ -23,14 +27,15 @@ class Controller(Protocol[State]):
 
     The loop also estimates how fast clients are. Every call receives the whole fleet with the
     current estimates of samples and speeds. Plan for ``fleet.subset(cohort)``, the clients of the
-    next round. ``Plan.rounds`` is the number of such rounds that the controller expects to follow.
+    next round. ``Plan.rounds`` is the number of rounds that the controller expects to be played
+    from now on, including the next one.
 
     ``dynamite_fl.testing.check_controller`` checks a controller of your own.
     """
 
     @property
     def measures(self) -> Measure:
-        """What clients measure. The training is charged for its work and traffic."""
+        """What clients measure. The training pays for their measurements."""
         ...
 
     def describe(self, state: State, /) -> dict[str, float]:
@@ -72,3 +77,32 @@ class Controller(Protocol[State]):
             Infeasible: The remaining limits do not allow one more round.
         """
         ...
+
+
+def checked_decision(
+    controller: Controller[State], decision: object, cohort: IntArray
+) -> tuple[Plan, State]:
+    """Return what ``start`` or ``adapt`` returned; refuse what is not a plan for this cohort.
+
+    Args:
+        controller: The controller, for messages.
+        decision: What it returned.
+        cohort: The places of the clients that the plan is for, (m,).
+
+    Raises:
+        InvalidInput: It is not a pair of a plan and a state, or the plan is for other clients.
+    """
+    name = type(controller).__name__
+    if get_args(Measure).count(controller.measures) == 0:
+        raise InvalidInput(
+            f"{name}.measures is {controller.measures!r}: use one of {', '.join(get_args(Measure))}"
+        )
+    if not isinstance(decision, tuple) or len(decision) != 2 or not isinstance(decision[0], Plan):
+        raise InvalidInput(f"{name} must return a Plan and its state, not {decision!r}")
+    plan, state = decision
+    if np.shape(plan.batch_sizes) != cohort.shape:
+        raise InvalidInput(
+            f"{name} planned {np.size(plan.batch_sizes)} batch sizes for {cohort.size} clients: "
+            "plan for the cohort, in its order"
+        )
+    return plan, state

@@ -1,7 +1,7 @@
-"""DYNAMITE, Algorithm 2: in every round, estimate the loss and plan one round ahead.
+"""DYNAMITE, Algorithm 2: after every round, estimate the loss and plan the next round.
 
-The paper passes CoOptFL the remaining deadline and budget. We pass the remaining rounds too
-(docs/paper.md). Otherwise every round would be planned as if it could use all that is left.
+The paper passes the remaining deadline and budget to CoOptFL. We also pass the number of remaining
+rounds (docs/paper.md). Otherwise every round would be planned as if it could use all that is left.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from dynamite_fl.records import Fleet, IntArray, Limits, LossGeometry, Plan
 from dynamite_fl.reports import RoundReport
 
 FIRST_BATCH = 60  # the batch size before the first probe
-_CHOICE_LASTS = 0.1  # the share of the past or remaining rounds after which they are chosen again
+_CHOICE_LASTS = 0.1  # for how many rounds a choice lasts, relative to past or planned rounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +33,9 @@ class DynamiteState:
 
     Attributes:
         loss: The estimates of the loss.
-        open_rounds: The rounds to play after ``chosen_at`` if the limits do not give them. It is 0
-            until they are chosen.
-        chosen_at: The round after which they were chosen.
+        open_rounds: The number of rounds to play after the round ``chosen_at``, chosen by the
+            controller if the limits give none. It is 0 before the first choice.
+        chosen_at: The index of the round after which ``open_rounds`` was chosen.
     """
 
     loss: LossEstimates
@@ -48,16 +48,18 @@ class Dynamite:
     """Minimises the marginal bound (Lemma 1) over local steps and batch sizes, in every round.
 
     Before the first probe, it uses one local step and the same batch size for all clients. If the
-    limits do not give the rounds, it uses those of the best plan for all that remains (Theorem 1,
-    tight), and chooses them again after a tenth of them, or of the past rounds, is over. If the
-    remaining rounds no longer fit, it continues with as many as fit.
+    limits give no number of rounds, it chooses the number of the best plan for all that remains
+    (Theorem 1, tight). It chooses again when a tenth of this number has passed, or a tenth of the
+    rounds before the choice if that is less. If the remaining rounds no longer fit, it continues
+    with as many as fit.
 
     Attributes:
         learning_rate: eta, the step size of local steps.
         first_batch: The batch size before the first probe, or less if it does not fit.
-        most_quadratic_bound: The largest rho of a client. The default None stands for 1/eta: if
-            models are one local step apart, |w_i - w| = eta |g|, they show
-            |g| |w_i - w| / |w_i - w|^2 = 1/eta. A larger value shows only that models met, and
+        most_quadratic_bound: The largest rho_i of a client; larger measurements are reduced to it.
+            The default None stands for 1/eta, which is measured if the two models are one local
+            step apart: then |w_i - w| = eta |g|, and rho_i = |g| |w_i - w| / |w_i - w|^2 = 1/eta.
+            A larger measurement means only that the two models are closer than one step. It says
             nothing about the loss.
 
     Example:
@@ -141,7 +143,7 @@ def learn(
 
 
 def plan_before_probe(fleet: Fleet, limits: Limits, local_steps: int, batch_size: int) -> Plan:
-    """Plan the same batch size for all clients, smaller than given if the rounds do not fit."""
+    """Plan the given batch size for all clients, or the largest with which the rounds fit."""
     fitting = fit_rounds(fleet, limits, local_steps)
     largest = largest_batch(fleet, fitting, fitting.rounds or 1, local_steps)
     return constant_plan(fleet, fitting, local_steps, min(batch_size, largest))
@@ -155,9 +157,9 @@ def choose_rounds(
     geometry: LossGeometry,
     bound: Bound = tight_cumulative_bound,
 ) -> tuple[DynamiteState, Limits]:
-    """Return the remaining limits with rounds, and the state that remembers the choice.
+    """Return the remaining limits with a number of rounds, and the state with the choice.
 
-    Limits that give the rounds stay as they are.
+    Limits that already have a number of rounds stay as they are.
     """
     if remaining.rounds is not None:
         return state, remaining

@@ -1,9 +1,10 @@
 """DYNAMITE with feedback, our default: decide by the measured gain of local steps.
 
-The paper's bound counts every client's drift as harm and every gradient as progress, and its
-constants hide that it is wrong by large factors. Here, the gain of a round comes from the path that
-the model took (``estimate/gain.py``), and the harm of small batches from the variance of gradients.
-The exact planner weighs both against time and money. docs/control.md explains why.
+The paper's bound uses constants that are estimated during training. If data differs between
+clients, these estimates are wrong by large factors, so this controller does not use them. It
+measures how much local steps gain, from the path that the model takes (``estimate/gain.py``). It
+measures how much harm small batches do, from the variance of gradients. The exact planner
+(``plan/cooptfl.py``) weighs both against time and money. docs/control.md has the reasons.
 """
 
 import math
@@ -22,11 +23,11 @@ from dynamite_fl.plan.feasibility import Infeasible, fit_rounds
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
 from dynamite_fl.reports import PathReport, RoundReport
 
-_LEAST_STEPS = 4  # so that a first half has two steps, in which oscillations cancel
-_MOST_GROWTH = 2.0  # the largest local steps considered, relative to the recent ones
-_SHORT_ENDING = 16  # the number of last rounds in which local steps may have to halve
-_FEWER_ROUNDS = 0.85  # the next smaller number of rounds considered, relative to the last one
-_LARGEST_GRADIENT = 1e15  # a larger one shows that training has diverged, which the loop reports
+_LEAST_STEPS = 4  # each half of a round then has two steps, so that oscillations cancel in it
+_MOST_GROWTH = 2.0  # the largest number of local steps considered, relative to recent rounds
+_SHORT_ENDING = 16  # the number of last rounds whose local steps are limited
+_FEWER_ROUNDS = 0.85  # the next number of rounds to try, relative to the one before
+_LARGEST_MOVEMENT = 1e15  # a larger one shows that training has diverged, which the loop reports
 _VARIANCE_MEMORY = 0.7  # the weight of the earlier gradient variance beside a new measurement
 
 
@@ -37,7 +38,7 @@ class FeedbackState:
     Attributes:
         gain: The gain of local steps.
         gradient_variance: M_i of every client, shape (n,). NaN if it was not measured yet.
-        first_samples: The number of samples of all clients at the start.
+        first_samples: The total number of samples of all clients before the first round.
     """
 
     gain: GainEstimate
@@ -49,16 +50,16 @@ class FeedbackState:
 class Feedback:
     """Chooses the local steps, batch sizes and rounds that gain most with what remains.
 
-    The rest of the training is planned as if all its rounds were alike. Then n rounds gain n times
-    as much as one round. They end with the noise of their batches in the model, which costs
-    eta/4 sum_i (D_i/D)^2 M_i/s_i (docs/control.md). While many rounds remain, gain matters more.
-    Towards the end, noise matters more and batches grow.
+    The rest of the training is planned as if all its rounds were alike. Then n rounds lower the
+    loss by n times the gain of one round. The noise of their batches stays in the model and raises
+    the loss by eta/4 sum_i (D_i/D)^2 M_i/s_i (docs/control.md). While many rounds remain, the gain
+    matters more. Towards the end, the noise matters more, and batches grow.
 
-    Local steps are at least four, unless the limits allow fewer, and at most twice the recent ones.
-    The last round has the least number of steps, the round before it at most twice as many, and so
-    on, because only later rounds correct the drift of clients in a round. A number of local steps
-    that diverged is never reached again. Given rounds are an upper limit: fewer rounds are planned
-    if they gain more, unless data streams in.
+    A round has at least four local steps, unless the limits allow fewer, and at most twice as many
+    as recent rounds. The last round has four, the round before it at most eight, and so on, because
+    only later rounds correct the drift of clients in a round. If a number of local steps has
+    diverged, no later round has more than half of it. If the limits give a number of rounds, it is
+    an upper limit: fewer rounds are planned if they gain more, unless data streams in.
 
     Attributes:
         learning_rate: eta, the step size of local steps.
@@ -75,7 +76,10 @@ class Feedback:
         return "path"
 
     def describe(self, state: FeedbackState) -> dict[str, float]:
-        """Return the gain of a local step, its persistence, and the mean gradient variance."""
+        """Return the gain of a local step, its persistence, and the mean gradient variance.
+
+        It returns nothing until a gain has been measured.
+        """
         if state.gain.gain_weight == 0:
             return {}
         numbers = {
@@ -88,9 +92,9 @@ class Feedback:
         return numbers
 
     def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, FeedbackState]:
-        """Plan the least number of local steps."""
-        unknown = np.full(len(fleet), np.nan)
-        state = FeedbackState(GainEstimate(), unknown, float(fleet.samples.sum()))
+        """Plan the least number of local steps, because no gain is known yet."""
+        no_variance = np.full(len(fleet), np.nan)
+        state = FeedbackState(GainEstimate(), no_variance, float(fleet.samples.sum()))
         return self._plan(fleet, limits, cohort, state), state
 
     def adapt(
@@ -101,7 +105,7 @@ class Feedback:
         cohort: IntArray,
         state: FeedbackState,
     ) -> tuple[Plan, FeedbackState]:
-        """Plan the next round of the best plan for all that remains."""
+        """Learn from the last round, and return the best plan for all that remains."""
         path = report.path
         if path is not None and _is_finite(path):
             state = replace(
@@ -112,9 +116,10 @@ class Feedback:
         return self._plan(fleet, remaining, cohort, state), state
 
     def _plan(self, fleet: Fleet, limits: Limits, cohort: IntArray, state: FeedbackState) -> Plan:
-        """Plan fewer and fewer rounds as long as the plan becomes better.
+        """Return the best plan over the number of rounds.
 
-        If data streams in, all given rounds that fit are played, so that late data is learned too.
+        It begins with as many rounds as fit and tries fewer, as long as the plan becomes better. If
+        data streams in, it keeps the given rounds, so that late data is learned too.
         """
         measured = np.isfinite(state.gradient_variance)
         variance = fill_with_median(np.where(measured, state.gradient_variance, 1.0), measured)
@@ -122,34 +127,47 @@ class Feedback:
         least = min(_LEAST_STEPS, limits.max_local_steps)
         try:
             rounds = fit_rounds(clients, limits, least).rounds
-        except Infeasible:  # a last round in which even the least number of steps does not fit
+        except Infeasible:  # not even a round of the least number of steps fits: use one step
             rounds = fit_rounds(clients, limits).rounds or 1
             return constant_plan(clients, limits, 1, largest_batch(clients, limits, rounds, 1))
         keep_rounds = rounds is not None and _data_streams(fleet, state)
-        if rounds is None:
+        if (
+            rounds is None
+        ):  # the limits do not give the rounds: as many as the smallest batches allow
             rounds = constant_plan(clients, limits, least, 1).rounds
         best = self._best(clients, limits, rounds, state.gain)
         while rounds > 1 and not keep_rounds:
             rounds = min(math.ceil(_FEWER_ROUNDS * rounds), rounds - 1)
             plan = self._best(clients, limits, rounds, state.gain)
-            if plan.bound >= best.bound or plan.local_steps <= best.local_steps:
-                break  # fewer rounds must have more local steps, not only larger batches
+            if plan.bound >= best.bound:
+                break
+            if plan.local_steps <= best.local_steps:
+                break  # the plan is better only through larger batches, not through longer rounds
             best = plan
         return best
 
     def _best(self, fleet: Fleet, limits: Limits, rounds: int, gain: GainEstimate) -> Plan:
-        """Return the plan for this number of rounds after which the loss is least."""
-        unknown = gain.gain_weight == 0
+        """Return the plan for this number of rounds that lowers the loss most.
+
+        Its ``bound`` is the expected change of the loss until the end of training.
+        """
+        is_gain_known = gain.gain_weight > 0
         least = min(_LEAST_STEPS, limits.max_local_steps)
-        recent = max(gain.mean_steps, gain.newest_steps)
-        most: float = least if unknown else max(math.ceil(_MOST_GROWTH * recent), least)
+        most: float = least
+        if is_gain_known:
+            recent = max(gain.mean_steps, gain.newest_steps)
+            most = max(math.ceil(_MOST_GROWTH * recent), least)
         most = min(most, _most_steps_before_end(least, rounds), max(gain.most_steps, least))
 
         def change_of_loss(
             rounds: ArrayLike, local_steps: ArrayLike, gradient_noise: ArrayLike
         ) -> FloatArray:
             steps = np.asarray(local_steps)
-            round_gain = steps if unknown else self.learning_rate * expected_gain(gain, steps)
+            round_gain = (
+                steps  # while no gain is known, there is only one number of steps to choose
+            )
+            if is_gain_known:
+                round_gain = self.learning_rate * expected_gain(gain, steps)
             noise = self.learning_rate / 4 * np.asarray(gradient_noise)
             change = noise - np.asarray(rounds) * round_gain
             return np.where((steps < least) | (steps > most), np.inf, change)
@@ -163,20 +181,23 @@ def _data_streams(fleet: Fleet, state: FeedbackState) -> bool:
 
 
 def _most_steps_before_end(least: int, rounds: int) -> int:
-    """Return the least local steps for the last round, twice as many for the one before, etc."""
+    """Return the most local steps of the next round, if so many rounds remain.
+
+    It is ``least`` for the last round, twice as many for the round before it, and so on.
+    """
     return least << min(rounds - 1, _SHORT_ENDING)
 
 
 def _is_finite(path: PathReport) -> bool:
-    """Return whether the path can be that of steps with finite gradients."""
+    """Return whether the movement is finite and so small that training has not diverged."""
     movement = np.concatenate([path.first_half, path.second_half])
-    return bool(np.all(np.abs(movement) < _LARGEST_GRADIENT))  # False for NaN
+    return bool(np.all(np.abs(movement) < _LARGEST_MOVEMENT))  # False for NaN
 
 
 def _update_variance(variance: FloatArray, clients: IntArray, path: PathReport) -> FloatArray:
     """Return M_i of every client with the measurements of one more round."""
     measured = path.gradient_variance
-    usable = measured < _LARGEST_GRADIENT**2  # False for NaN
+    usable = measured < _LARGEST_MOVEMENT**2  # False for NaN
     rows, new = clients[usable], measured[usable]
     old = np.where(np.isfinite(variance[rows]), variance[rows], new)
     changed = variance.copy()

@@ -6,24 +6,25 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dynamite_fl._validate import check_name
+from dynamite_fl._validate import check_name, check_whole
 from dynamite_fl.api import Result as Result
-from dynamite_fl.api import describe_job, result_of
+from dynamite_fl.api import as_task, describe_job, result_of
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.local_data.incoming import incoming_client
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.control.controller import Controller
-from dynamite_fl.control.registry import make_controller
 from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+from dynamite_fl.flower.job_parts import refuse_pilot
 from dynamite_fl.flower.messenger import Grid
-from dynamite_fl.job.build import schedule_of
+from dynamite_fl.job.build import build_controller, schedule_of
 from dynamite_fl.job.runs import open_run
-from dynamite_fl.job.training import Settings
+from dynamite_fl.job.training import DEFAULT_CONTROLLER, Settings
 from dynamite_fl.records import Limits
 from dynamite_fl.stream.buffer import Storage
 from dynamite_fl.task.fingerprint import fingerprint
 from dynamite_fl.task.task import Task
+from dynamite_fl.task.trial import try_task
 from dynamite_fl.training.loop import Training
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
@@ -34,9 +35,9 @@ ProbeGradient = Literal["whole", "sketch"]
 
 def train(
     grid: Grid,
-    task: Task,
+    task: Task | str,
     limits: Limits,
-    controller: Controller[Any] | str = "dynamite-feedback",
+    controller: Controller[Any] | str = DEFAULT_CONTROLLER,
     *,
     clients: int,
     learning_rate: float,
@@ -97,7 +98,12 @@ def train(
         probe_every=probe_every,
         probe_gradient=probe_gradient,
     )
+    task = as_task(task)
+    try_task(task)
+    check_whole("clients", clients)
     job = describe_job(task, limits, settings, controller, {"clients": clients})
+    if isinstance(controller, str):
+        controller = build_controller(job, refuse_pilot)
     run_folder = None if folder is None else RunFolder(Path(folder))
     if run_folder is not None:
         open_run(run_folder, job, fingerprint(task))
@@ -112,8 +118,6 @@ def train(
         min_nodes=min_nodes,
         max_samples_per_node=max_samples_per_node,
     )
-    if isinstance(controller, str):
-        controller = make_controller(controller, learning_rate=learning_rate)
     training = Training(engine, controller, limits, schedule_of(job), engine.enroll())
     outcome = Session(
         training,

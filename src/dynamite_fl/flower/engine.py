@@ -1,4 +1,4 @@
-"""The engine for real devices, which are reached over Flower, in real time."""
+"""The engine for real devices. Flower carries the messages, and time is real time."""
 
 import logging
 import time
@@ -156,13 +156,14 @@ class FlowerEngine:
         return evaluate(self.model, weights)
 
     def run_round(self, order: RoundOrder) -> RoundOutcome:
-        """Play a round with the devices of the cohort that are connected.
+        """Run a round on the devices of the cohort that are connected.
 
-        A round begins when the round before it has ended, so its seconds include what the server
-        does between rounds.
+        The clock of a round starts when the round before it has ended, so its seconds include the
+        work of the server between rounds.
 
         Raises:
-            TooFewNodes: Fewer nodes are connected than a round needs, and no others have come.
+            TooFewNodes: Fewer nodes are connected than a round needs, and no others have connected
+                in time.
         """
         began = time.monotonic() if self._last_round_ended is None else self._last_round_ended
         ends = began + order.seconds_left
@@ -190,7 +191,7 @@ class FlowerEngine:
         return outcome
 
     def _node_ids(self, order: RoundOrder, ends: float) -> dict[int, int]:
-        """Return the node ids of the cohort's connected clients; wait if they are too few."""
+        """Wait until enough clients of the cohort are connected, and return their node ids."""
         self.roster.update()
         needed = min(self.min_nodes, len(order.cohort))
         if len(self._connected(order)) < needed:
@@ -201,6 +202,7 @@ class FlowerEngine:
         return self._connected(order)
 
     def _connected(self, order: RoundOrder) -> dict[int, int]:
+        """Return the node ids of the cohort's connected clients."""
         connected = self.roster.connected
         return {
             int(client): connected[client].node_id for client in order.cohort if client in connected
@@ -214,6 +216,7 @@ class FlowerEngine:
         )
 
     def _round_timeout(self, order: RoundOrder) -> float:
+        """Return the seconds after which nodes that have not replied are absent."""
         planned = order.plan.seconds / order.plan.rounds
         return max(self.timeouts.round_factor * planned, self.timeouts.min_round_seconds)
 
@@ -235,7 +238,7 @@ class FlowerEngine:
         return to_content(TrainOrder(self.roster.training, client_order))
 
     def _answer(self, order: RoundOrder, client: int, response: Response | None) -> Answer | None:
-        """Return a client's valid answer; log why there is none, and return None, otherwise."""
+        """Return the answer of a client; None if there is no valid one, with the reason logged."""
         if response is None or not response.is_from_node:
             self.roster.disconnect(
                 client, f"it did not reply to the order of round {order.round_index} in time"
@@ -267,13 +270,13 @@ class FlowerEngine:
         return Answer(reply, work, max(response.seconds - work.seconds, 0.0))
 
     def _note_batch_sizes(self, order: RoundOrder, answers: dict[int, Answer]) -> None:
-        """Keep the batch sizes of a round: the next probe computes on the same batches again."""
+        """Keep the batch sizes of a round, because the next probe begins with the same batches."""
         for client, size in zip(order.cohort, order.plan.batch_sizes, strict=True):
             if int(client) in answers:
                 self._batch_sizes[int(client)] = int(size)
 
     def _labels(self) -> list[str]:
-        """Return a name for every client; those that have not come yet are numbered."""
+        """Return a name for every client. Clients that have not connected yet are numbered."""
         names = self.roster.names
         return [
             *names,

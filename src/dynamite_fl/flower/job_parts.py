@@ -26,6 +26,7 @@ from dynamite_fl.job.build import (
 )
 from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.task.task import Task
+from dynamite_fl.task.trial import try_task
 from dynamite_fl.training.loop import Training
 from dynamite_fl.training.run_folder import RunFolder
 
@@ -52,6 +53,7 @@ def build_client(
     if part is not None and incoming is not None:
         raise JobError("--part and --incoming exclude each other: use one of them")
     task, seed = build_task(job, data_dir), job.settings.seed
+    try_task(task)
     settings = ProbeSettings(only_sketches=job.settings.sends_sketches)
     if incoming is not None:
         stream = build_stream(job)
@@ -98,7 +100,7 @@ def build_training(
         TooFewNodes: Fewer than ``min_nodes`` nodes have connected in time.
         JobError: The job's controller needs a pilot run, which real machines do not do.
     """
-    controller = build_controller(job, _refuse_pilot)
+    controller = build_controller(job, refuse_pilot)
     engine = FlowerEngine(
         grid=link.grid,
         task=task,
@@ -115,7 +117,12 @@ def build_training(
     return Training(engine, controller, job.limits, schedule_of(job), engine.enroll())
 
 
-def _refuse_pilot(_: int) -> dict[str, Any]:
+def refuse_pilot(_: int) -> dict[str, Any]:
+    """Refuse a controller that needs a pilot run.
+
+    Raises:
+        JobError: Always.
+    """
     raise JobError(
         "the controller cooptfl plans by a pilot run on simulated devices, which real machines do "
         "not do: choose another controller"

@@ -14,7 +14,7 @@ import numpy as np
 
 from dynamite_fl.client.local_data.store import SampleStore, StoreState
 from dynamite_fl.client.messages import ClientState
-from dynamite_fl.errors import InvalidInput
+from dynamite_fl.errors import InvalidInput, RunFolderError
 from dynamite_fl.training.codec import Record, load_record, save_record
 
 
@@ -121,5 +121,5 @@ def _load(path: Path, kind: type[Record]) -> Record | None:
     """Return the record in a file; None if it cannot be used, because a device can start anew."""
     try:
         return load_record(path, kind) if path.exists() else None
-    except InvalidInput:
+    except RunFolderError:
         return None

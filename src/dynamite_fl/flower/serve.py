@@ -23,7 +23,7 @@ def open_job(folder: RunFolder, job_file: Path | None, overrides: Sequence[str])
         RunFolderError: The folder holds a run of another job.
         MissingExtra: An optional dependency that the job needs is not installed.
     """
-    if not folder.is_run:
+    if not folder.has_rounds:
         job = load_training_job(job_file, overrides)
         check_installed(job.trackers)
         return job

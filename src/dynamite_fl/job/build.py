@@ -1,6 +1,8 @@
-"""From a training job to what it describes: a task, devices, a partition, a controller, a training.
+"""Make the objects that a training job describes.
 
-Each function makes just one of them, so that a node needs no fleet and a server no partition.
+``build_training`` makes all of them, for simulated devices. The other functions make one object
+each: on real devices, a node needs only the task and its data, and the server only the task and the
+controller.
 """
 
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from dynamite_fl._validate import check_keys
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.control.registry import make_controller
-from dynamite_fl.errors import RunFolderError
+from dynamite_fl.errors import JobError, RunFolderError
 from dynamite_fl.job.devices import build_devices, count_devices
 from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.partitions import PartitionRecipe, partition_from_table
@@ -23,16 +25,25 @@ from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.registry import load_task, make_task
 from dynamite_fl.task.task import Task
+from dynamite_fl.task.trial import try_task
 from dynamite_fl.training.cohort import Selection
 from dynamite_fl.training.loop import Schedule, Training
 from dynamite_fl.training.pilot import pilot
 
+# A function that runs a trial of so many rounds and returns what it measured, which is given to
+# the controller as settings.
 Pilot = Callable[[int], dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Objects made in Python that take the place of what the job's tables would make."""
+    """Objects made in Python, which are used instead of what the job's tables describe.
+
+    Attributes:
+        task: The task; None to make it from the table ``task``.
+        partition: The partition; None to make it from the table ``partition``.
+        controller: The controller; None to make it from the table ``controller``.
+    """
 
     task: Task | None = None
     partition: PartitionRecipe | None = None
@@ -42,7 +53,12 @@ class Given:
 def build_training(
     job: TrainingJob, data_dir: Path | None = None, given: Given | None = None
 ) -> Training:
-    """Make all that a job describes, on simulated devices.
+    """Make the training that a job describes, on simulated devices.
+
+    Args:
+        job: The job.
+        data_dir: The folder that holds datasets. Default: ``$DYNAMITE_DATA``.
+        given: Objects to use instead of what the job describes.
 
     Raises:
         JobError: Something in the job cannot be used; the message says what to change.
@@ -50,7 +66,12 @@ def build_training(
     given = given or Given()
     settings, limits = job.settings, job.limits
     devices = build_devices(job.tables["devices"], settings.seed)
+    if settings.cohort is not None and settings.cohort > len(devices):
+        raise JobError(
+            f"training.cohort is {settings.cohort}, but there are {len(devices)} devices: use fewer"
+        )
     task = given.task or build_task(job, data_dir)
+    try_task(task)
     recipe = given.partition or partition_from_table(job.tables["partition"])
     partition = split_data(task, recipe, len(devices), settings.seed)
     engine = SimulatedEngine(
@@ -70,7 +91,7 @@ def build_training(
 
 
 def build_task(job: TrainingJob, data_dir: Path | None = None) -> Task:
-    """Make the job's task: a model and a dataset by their names, or the user's own."""
+    """Make the job's task, from the names of a model and a dataset or by the user's function."""
     table, settings = job.tables["task"], job.settings
     if "use" in table:
         check_keys("task", table, ["use"])
@@ -102,7 +123,7 @@ def split_data(task: Task, recipe: PartitionRecipe, clients: int, seed: int) -> 
 
 
 def build_stream(job: TrainingJob) -> Stream | None:
-    """Read the table ``stream``; None if the job has none."""
+    """Return the job's table ``stream`` as an object; None if the job has no such table."""
     table = job.tables.get("stream")
     if table is None:
         return None
@@ -110,7 +131,7 @@ def build_stream(job: TrainingJob) -> Stream | None:
 
 
 def build_streams(job: TrainingJob, task: Task, partition: Partition) -> Streams | None:
-    """Make the streams in which clients' samples arrive; None if all are there from the start."""
+    """Make the streams of all clients; None if clients have all their samples from the start."""
     stream = build_stream(job)
     if stream is None:
         return None
@@ -127,11 +148,20 @@ def build_controller(job: TrainingJob, run_pilot: Pilot) -> Controller[Any]:
 
     Args:
         job: The job.
-        run_pilot: What measures the loss for CoOptFL, which plans before training begins: a
-            function from a number of pilot rounds to the controller's settings.
+        run_pilot: Runs a trial that measures the loss. Only the controller ``cooptfl`` needs it,
+            because it plans the whole training before the first round.
     """
     settings = {key: value for key, value in job.tables["controller"].items() if key != "name"}
     name = job.controller_name
+    if "made_in_python" in settings:
+        raise RunFolderError(
+            f"the controller {name} was made in Python with the settings "
+            f"{', '.join(settings['made_in_python'])}: go on with "
+            "dynamite_fl.resume(folder, controller=...)"
+        )
+    for key in ("learning_rate", "folders"):
+        if key in settings:
+            raise JobError(f"controller has no key {key!r}: set training.learning_rate instead")
     if name == "cooptfl":
         settings |= run_pilot(settings.pop("pilot_rounds", 5))
     rate = job.settings.learning_rate
@@ -139,7 +169,7 @@ def build_controller(job: TrainingJob, run_pilot: Pilot) -> Controller[Any]:
 
 
 def schedule_of(job: TrainingJob) -> Schedule:
-    """Return what the job says of cohorts, evaluations and probes."""
+    """Return the job's schedule of cohorts, evaluations and probes."""
     settings = job.settings
     return Schedule(
         selection=Selection(settings.cohort, settings.select_by),

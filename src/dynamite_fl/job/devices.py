@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from dynamite_fl._csv import read_csv
-from dynamite_fl._validate import check_keys, check_whole
-from dynamite_fl.errors import JobError
+from dynamite_fl._validate import check_keys, check_name, check_whole
+from dynamite_fl.errors import InvalidInput, JobError
 from dynamite_fl.simulation.devices import Devices
 from dynamite_fl.simulation.fleets import FLEETS, embedded_fleet
 from dynamite_fl.simulation.traces import Trace, read_trace_columns
@@ -18,7 +18,7 @@ _NEEDED = ["samples_per_second"]
 _WORDS = ("name", "trace")  # columns of a CSV file that do not hold numbers
 
 
-def resolve_devices(entry: object, folder: Path) -> Any:
+def resolve_devices(entry: object, folder: Path, seed: int = 0) -> Any:
     """Replace the names of files by what the files hold.
 
     A run that goes on later then has the devices that it began with, whatever became of the files.
@@ -26,15 +26,22 @@ def resolve_devices(entry: object, folder: Path) -> Any:
     Args:
         entry: The entry as a job has it.
         folder: The folder that names of files are relative to.
+        seed: The seed of embedded fleets that are drawn at random.
+
+    Returns:
+        The name of an embedded fleet, or a table with all columns written out.
     """
     if isinstance(entry, str):
-        if entry in FLEETS:
+        if not entry.endswith(".csv"):
+            check_name("fleet", entry, FLEETS)
             return entry
         path = folder / entry
-        return _with_traces(read_csv(path, _CSV_COLUMNS, _NEEDED, _WORDS), path.parent)
-    if not isinstance(entry, Mapping):
+        entry = _with_traces(read_csv(path, _CSV_COLUMNS, _NEEDED, _WORDS), path.parent)
+    elif not isinstance(entry, Mapping):
         raise JobError(f"devices must be a table, a CSV file or one of {', '.join(FLEETS)}")
-    return dict(entry) if "fleet" in entry else _with_traces(entry, folder)
+    if "fleet" in entry or set(entry) == {"clients"}:
+        return dict(entry)
+    return devices_table(build_devices(_with_traces(entry, folder), seed))
 
 
 def build_devices(entry: Any, seed: int) -> Devices:
@@ -59,8 +66,13 @@ def build_devices(entry: Any, seed: int) -> Devices:
         check_keys("devices", entry, ["fleet", "clients"], ["fleet"])
         return embedded_fleet(entry["fleet"], seed, clients=entry.get("clients"))
     check_keys("devices", entry, _COLUMNS, _NEEDED)
-    traces = [_trace(table) for table in entry.get("traces", ())]
-    return Devices(**{**entry, "traces": traces})
+    traces = entry.get("traces", [])
+    if not isinstance(traces, list):
+        raise JobError("devices.traces must be a list of tables with seconds and mbps")
+    try:
+        return Devices(**{**entry, "traces": [_trace(table) for table in traces]})
+    except InvalidInput as error:
+        raise JobError(str(error).replace("Devices.", "devices.")) from None
 
 
 def count_devices(entry: Any, seed: int) -> int:

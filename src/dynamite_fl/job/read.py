@@ -3,6 +3,7 @@
 Nothing here builds what a job describes, so reading one is quick and needs no PyTorch.
 """
 
+import datetime
 import inspect
 import json
 import math
@@ -159,7 +160,11 @@ def _toml(value: object) -> str:
     if isinstance(value, Mapping):
         parts = [f"{_key(key)} = {_toml(each)}" for key, each in value.items() if each is not None]
         return f"{{ {', '.join(parts)} }}" if parts else "{}"
-    return "inf" if value == math.inf else json.dumps(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # inf, -inf or nan, as TOML writes them
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return json.dumps(value)
 
 
 def _shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""A run folder and its job: begin a run, or make sure that a folder holds this very run."""
+"""A run folder and its job: begin a run in a folder, or check that it holds the same run."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -10,38 +10,38 @@ from dynamite_fl.job.read import differences, to_toml
 from dynamite_fl.job.training import TrainingJob, load_training_job
 from dynamite_fl.training.run_folder import Identity, RunFolder
 
-# Keys of the table ``training`` that change no result, so that a run may go on with others.
+# Keys of the table ``training`` that do not change the result, so they may differ in a resume.
 _WITHOUT_EFFECT = ("workers", "track")
-_MOST_SHOWN = 5  # differences that a message lists
+_MOST_SHOWN = 5  # the largest number of differences that a message lists
 
 
-def open_run(folder: RunFolder, job: TrainingJob, data: str) -> None:
-    """Begin a run in a folder; if the folder holds one, make sure that it is the same.
+def open_run(folder: RunFolder, job: TrainingJob, data: Mapping[str, str]) -> None:
+    """Begin a run in a folder, or check that the run in the folder is the same.
 
     Args:
         folder: The run's folder.
         job: The job to run.
-        data: The fingerprint of the task's data and model.
+        data: The digests of the task's data and model, as ``fingerprint`` returns them.
 
     Raises:
         RunFolderError: The folder holds another run; the message says what differs.
     """
-    if not folder.is_run:
-        names = tuple(str(each) for each in job.folders)
-        folder.begin(to_toml(job.tables), Identity(data, names))
+    if not folder.has_rounds:  # a run that trained nothing may be begun anew with another job
+        module_folders = tuple(str(path) for path in job.folders)
+        folder.begin(to_toml(job.tables), Identity(data, module_folders))
         return
     check_same_job(folder, job)
     folder.check_same_data(data)
 
 
 def check_same_job(folder: RunFolder, job: TrainingJob) -> None:
-    """Refuse to go on in a folder that holds a run of another job.
+    """Check that the run in a folder has the same job.
 
     Raises:
-        RunFolderError: It does; the message says what differs.
+        RunFolderError: The folder holds a run of another job; the message says what differs.
     """
-    there, here = load_run(folder).tables, tomllib.loads(to_toml(job.tables))
-    different = differences(_that_matter(there), _that_matter(here))
+    in_folder, given = load_run(folder).tables, tomllib.loads(to_toml(job.tables))
+    different = differences(_with_effect(in_folder), _with_effect(given))
     if different:
         more = len(different) - _MOST_SHOWN
         rest = f"; and {more} more" if more > 0 else ""
@@ -52,32 +52,35 @@ def check_same_job(folder: RunFolder, job: TrainingJob) -> None:
 
 
 def load_run(folder: RunFolder) -> TrainingJob:
-    """Read the job that a folder holds a run of.
+    """Read the job of the run in a folder.
 
     Raises:
-        RunFolderError: There is no run, or its files cannot be used.
+        RunFolderError: The folder holds no run, or its files cannot be used.
     """
     folder.require_run()
     identity = folder.read_identity()
     try:
-        return load_training_job(folder.job, folders=[Path(each) for each in identity.folders])
+        return load_training_job(folder.job, folders=[Path(path) for path in identity.folders])
     except JobError as error:
         raise RunFolderError(f"{folder.job} cannot be used: {error}") from None
 
 
 def load_job_file(path: Path | None, overrides: Sequence[str] = ()) -> TrainingJob:
-    """Load a job file; if it lies in a run folder, modules are looked for where the run does.
+    """Load a job file, or the embedded job if there is none.
 
-    The nodes of a cluster read the job of the run that they take part in.
+    If the file is in a run folder, the user's own modules are looked for in the same folders as for
+    that run. The nodes of ``dynamite cluster`` load the job of their run in this way.
     """
     folder = None if path is None else RunFolder(path.parent)
     if folder is None or not folder.identity.is_file():
         return load_training_job(path, overrides)
-    folders = [Path(each) for each in folder.read_identity().folders]
+    folders = [Path(name) for name in folder.read_identity().folders]
     return load_training_job(path, overrides, folders)
 
 
-def _that_matter(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out keys that change no result."""
-    training = {k: v for k, v in tables["training"].items() if k not in _WITHOUT_EFFECT}
+def _with_effect(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a job's tables without the keys that do not change the result."""
+    training = {
+        key: value for key, value in tables["training"].items() if key not in _WITHOUT_EFFECT
+    }
     return {**tables, "training": training}

@@ -5,7 +5,7 @@ The tables are ``task``, ``limits``, ``devices``, ``partition``, ``stream``, ``c
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -132,19 +132,25 @@ def load_training_job(
     """
     folder = Path() if path is None else path.parent
     tables = resolve_tables(read_tables(path, "training.toml", overrides), folder)
-    return TrainingJob(tables, (folder.absolute(), *folders))
+    return TrainingJob(tables, (folder.resolve(), *folders))
 
 
 def resolve_tables(tables: Tables, folder: Path) -> Tables:
     """Check a job's tables, add those that were left out, and replace files by what they hold."""
     check_tables(tables, NEEDED_TABLES, OPTIONAL_TABLES)
+
+    def entry(name: str, default: Any) -> Any:
+        return default if tables.get(name) is None else tables[name]
+
+    settings = table_record(Settings, "training", _table("training", tables["training"]))
+    limits = table_record(Limits, "limits", _table("limits", tables["limits"]))
     resolved = {
         "task": _task(tables["task"]),
-        "partition": _table("partition", tables.get("partition") or DEFAULT_PARTITION),
-        "devices": resolve_devices(tables.get("devices") or DEFAULT_DEVICES, folder),
-        "limits": _table("limits", tables["limits"]),
-        "controller": _controller(tables.get("controller") or DEFAULT_CONTROLLER),
-        "training": _table("training", tables["training"]),
+        "partition": _table("partition", entry("partition", DEFAULT_PARTITION)),
+        "devices": resolve_devices(entry("devices", DEFAULT_DEVICES), folder, settings.seed),
+        "limits": _without_none(asdict(limits)),
+        "controller": _controller(entry("controller", DEFAULT_CONTROLLER)),
+        "training": _without_none({**asdict(settings), "track": list(settings.track)}),
     }
     if tables.get("stream") is not None:
         resolved["stream"] = _table("stream", tables["stream"])
@@ -154,7 +160,12 @@ def resolve_tables(tables: Tables, folder: Path) -> Tables:
 def _table(name: str, entry: object) -> Tables:
     if not isinstance(entry, Mapping):
         raise JobError(f"{name} must be a table of keys")
-    return {key: value for key, value in entry.items() if value is not None}
+    return _without_none(entry)
+
+
+def _without_none(table: Mapping[str, Any]) -> Tables:
+    """Leave out keys that ``--set KEY=none`` removed; TOML has no value for them."""
+    return {key: value for key, value in table.items() if value is not None}
 
 
 def _task(entry: object) -> Tables:

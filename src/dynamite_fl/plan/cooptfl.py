@@ -1,4 +1,7 @@
-"""Algorithm 1, CoOptFL: the exact optimum of local steps and of every client's batch size."""
+"""Algorithm 1, CoOptFL: the best number of local steps and the best batch size of every client.
+
+The result is the exact optimum. ``cooptfl_as_printed.py`` has the algorithm as the paper prints it.
+"""
 
 from functools import partial
 
@@ -17,15 +20,17 @@ def cooptimize(
     geometry: LossGeometry,
     objective: Bound = cumulative_bound,
 ) -> Plan:
-    """Return the plan of least error bound that keeps the limits.
+    """Return the plan with the smallest error bound that keeps the limits.
 
     Args:
         fleet: The clients.
-        limits: Deadline, budget and prices. With ``rounds=None``, the rounds are chosen too.
+        limits: Deadline, budget and prices. With ``rounds=None``, the planner chooses the number of
+            rounds too.
         geometry: The constants of the loss.
-        objective: The bound to minimise. Default: Theorem 1. It takes arrays. It must not fall
-            when noise rises. If rounds are chosen, it must fall, rise, or fall and then rise in
-            the rounds, at given noise and local steps.
+        objective: The bound to minimise. Default: Theorem 1. A bound of your own must accept
+            arrays, and it must not fall if the noise rises. If the planner chooses the rounds, the
+            bound must have only one valley as a function of the rounds: it may fall at first and
+            rise later, but not fall again.
 
     Raises:
         Infeasible: Even one local step on one sample per client exceeds the limits.
@@ -56,31 +61,33 @@ def cooptimize(
 
 
 def best_plan(fleet: Fleet, limits: Limits, objective: Objective) -> Plan:
-    """Return the plan of least objective that keeps the limits.
+    """Return the plan with the smallest objective that keeps the limits.
 
-    For given rounds and local steps, the batch sizes are those of least gradient noise
-    (``_allocate.py``). All local steps are compared (``_search.py``). Among equal plans, the one
-    with the fewest rounds and then the fewest local steps is returned.
+    For given rounds and local steps, the best batch sizes are those of least gradient noise
+    (``_sizing.py``). So the search (``_search.py``) only has to compare numbers of local steps, and
+    numbers of rounds if they are not given. Of equally good plans, it returns the one with the
+    fewest rounds, and of these the one with the fewest local steps.
 
     Args:
         fleet: The clients.
-        limits: Deadline, budget and prices. With ``rounds=None``, the rounds are chosen too.
-        objective: The function of rounds, local steps and gradient noise to minimise. The
-            conditions of ``cooptimize`` apply.
+        limits: Deadline, budget and prices. With ``rounds=None``, the planner chooses the number of
+            rounds too.
+        objective: The function of rounds, local steps and gradient noise to minimise. It must meet
+            the same conditions as the bound of ``cooptimize``.
 
     Raises:
         Infeasible: Even one local step on one sample per client exceeds the limits.
     """
     require_feasible(fleet, limits)
     rounds, local_steps = Search(fleet, limits, objective).best()
-    case = cases(rounds, local_steps, limits.deadline, limits.budget)
+    best_case = cases(rounds, local_steps, limits.deadline, limits.budget)
     return predict(
         fleet,
         limits,
         objective,
         rounds=rounds,
         local_steps=local_steps,
-        batch_sizes=batch_sizes(fleet, limits, case),
+        batch_sizes=batch_sizes(fleet, limits, best_case),
     )
 
 
@@ -93,6 +100,7 @@ def bound_by_steps(
     rounds: int,
     local_steps: IntArray,
 ) -> FloatArray:
-    """Return the least bound for each number of local steps. It is infinite if they do not fit."""
-    noise = least_noise(fleet, limits, cases(rounds, local_steps, limits.deadline, limits.budget))
+    """Return the smallest bound for each number of local steps, or infinity if it does not fit."""
+    all_cases = cases(rounds, local_steps, limits.deadline, limits.budget)
+    noise = least_noise(fleet, limits, all_cases)
     return evaluate(partial(objective, geometry), rounds, local_steps, noise)

@@ -1,4 +1,4 @@
-"""The report: run folders in, one HTML file out."""
+"""Write a report about run folders into one HTML file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class WrittenReport:
 
     Attributes:
         file: The HTML file.
-        runs: Number of runs in it.
+        runs: The number of runs in it.
         notes: What the report says about runs that are missing or incomplete.
     """
 
@@ -62,19 +62,23 @@ def write_report(
 
 
 def compare_runs(runs: Sequence[ReportedRun], target: float | None = None) -> ReportedComparison:
-    """Summarize the runs that finished; those with fixed settings are for hindsight."""
+    """Summarize the runs that finished.
+
+    Runs with fixed settings are not contenders. The best of them is what contenders are compared
+    with in hindsight. If there are no other runs, they are the contenders.
+    """
     results = [result for run in runs if (result := _result(run)) is not None]
     fixed = [result for result in results if FixedSetting.from_name(result.contender) is not None]
-    others = [result for result in results if result not in fixed]
-    if not others:
-        others, fixed = fixed, []
+    contending = [result for result in results if result not in fixed]
+    if not contending:
+        contending, fixed = fixed, []
     repeat = how_to_repeat(runs)
-    if not others:
+    if not contending:
         return ReportedComparison(
             runs=runs, contenders=(), target=None, hindsight=None, repeat=repeat
         )
-    chosen = choose_target(others, target)
-    contenders = summarize(others, chosen.accuracy)
+    chosen = choose_target(contending, target)
+    contenders = summarize(contending, chosen.accuracy)
     hindsight = _hindsight(fixed, contenders, chosen.accuracy) if fixed else None
     return ReportedComparison(
         runs=runs, contenders=contenders, target=chosen, hindsight=hindsight, repeat=repeat
@@ -91,7 +95,11 @@ def _result(run: ReportedRun) -> RunResult | None:
 def _hindsight(
     fixed: Sequence[RunResult], contenders: Sequence[ContenderSummary], target: float
 ) -> Hindsight | None:
-    """Look back on the first comparison with fixed settings; others have gaps of their own."""
+    """Compare contenders with the best fixed setting of the same comparison.
+
+    A report may cover several comparisons. Each has its own gap between FedAvg and the best fixed
+    setting, so only the first comparison that has fixed settings is used.
+    """
     group = fixed[0].group
     return look_back(
         [result for result in fixed if result.group == group],

@@ -1,4 +1,4 @@
-"""The engine of simulated devices: virtual time, real computation."""
+"""The engine of simulated devices. They compute for real, but time is virtual (``clock.py``)."""
 
 import math
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class SimulatedEngine:
         devices: The speed and reliability of each device.
         learning_rate: The learning rate, eta.
         seed: The seed of everything that is drawn.
-        settings: The settings of a probe.
+        settings: The settings of probes.
         streams: When each client's samples arrive and which ones it stores; None if clients have
             all their samples from the start.
         workers: The number of processes that compute the clients' rounds; with 1, this process
@@ -49,8 +49,8 @@ class SimulatedEngine:
             does in the workers. Small models of linear layers are always computed in this
             process, many clients at once, which is faster.
         executor: Executes the clients' rounds. Default: chosen by the model and ``workers`` when
-            the first round begins. An executor that computes clients one by one rounds small
-            models differently.
+            the first round begins. Executors that compute clients one by one have other rounding
+            errors than the one that computes many clients at once.
     """
 
     task: Task
@@ -92,7 +92,8 @@ class SimulatedEngine:
     def states(self) -> dict[int, ClientState]:
         """The states of clients, by their places in the fleet.
 
-        States that the executor keeps are taken from it; it gets them back with the next orders.
+        Worker processes keep states to themselves, and ``_states`` then holds placeholders. Here
+        the placeholders are replaced by the states. The workers get them back with the next orders.
         """
         if self.executor is not None:
             for client, state in self.executor.take_states().items():
@@ -148,26 +149,33 @@ class SimulatedEngine:
 
     def run_round(self, order: RoundOrder) -> RoundOutcome:
         """Run a round of the cohort on the virtual clock."""
+        # 1. The clients that do not drop out compute, even if they turn out to be late.
         surplus = self._first_batch_surplus(order) if order.probe else np.zeros(order.cohort.size)
         timing = self._timing(order, surplus)
         finished = timing.present
         replies = self._replies(order, finished)
+        # 2. Only their replies show how many samples they measured on, which takes time too.
         measured = np.array([reply.measured_samples if reply else 0 for reply in replies])
         extra = surplus + measured
         if measured.any():
             timing = self._timing(order, extra)
+        # 3. Replies after the deadline do not count.
         present = finished & (timing.seconds <= order.seconds_left)
         in_time = [reply if ok else None for reply, ok in zip(replies, present, strict=True)]
-        self._keep(order, in_time)
-        planned = order.plan.local_steps * order.plan.batch_sizes + extra
+        self._keep_states(order, in_time)
+        samples = order.plan.local_steps * order.plan.batch_sizes + extra
         return RoundOutcome(
             report=self._report(order, in_time, timing, present),
             updates=[reply.weights for reply in in_time if reply is not None],
             paths=[reply.path for reply in in_time if reply is not None and reply.path is not None],
             seconds=self._round_seconds(order, timing),
-            samples=math.ceil((timing.completed * planned).sum()),
+            samples=math.ceil((timing.completed * samples).sum()),
             sent_bytes=int((timing.completed > 0).sum() * self._bytes(order)),
         )
+
+    def client(self, place: int) -> Client:
+        """Return the client at a place in the fleet, with its data."""
+        return self.clients.make(place)
 
     @property
     def _model_bytes(self) -> float:
@@ -175,12 +183,14 @@ class SimulatedEngine:
         return 2.0 * self.model.first_weights.numel() * self.model.first_weights.element_size()
 
     def _bytes(self, order: RoundOrder) -> float:
+        """Return the bytes that each client receives and sends in a round."""
         return self._model_bytes * traffic(order)
 
     def _first_batch_surplus(self, order: RoundOrder) -> FloatArray:
         """Return by how many samples each client's first batch is larger than planned.
 
-        The first batch of a probe is the last batch of the client's last round.
+        In a round with a probe, the first batch is the last batch of the client's last round. The
+        surplus is negative if that batch is smaller than planned.
         """
         surplus = np.zeros(order.cohort.size)
         for place, (client, size) in enumerate(
@@ -199,7 +209,12 @@ class SimulatedEngine:
         return self.streams.seen(clients, round_index)
 
     def _timing(self, order: RoundOrder, extra_samples: FloatArray) -> Timing:
-        """Return the times of the cohort; a client that has no sample yet is absent."""
+        """Return the times of the cohort. A client that has no sample yet is absent.
+
+        Args:
+            order: The order of the round.
+            extra_samples: The samples that each client computes on beside its planned batches.
+        """
         timing = round_timing(
             self.devices,
             order.cohort,
@@ -215,9 +230,9 @@ class SimulatedEngine:
         return timing if has_data.all() else timing.with_absent(~has_data)
 
     def _round_seconds(self, order: RoundOrder, timing: Timing) -> float:
-        """Return the seconds until the last client has finished or the time is up.
+        """Return the seconds until the last client has finished, at most those until the deadline.
 
-        If no client is there, the round takes as long as planned.
+        If no client takes part, the round takes as long as planned.
         """
         if not timing.completed.any():
             return min(order.plan.seconds / order.plan.rounds, order.seconds_left)
@@ -259,7 +274,7 @@ class SimulatedEngine:
             return WorkerProcesses(self.workers, self.clients.make)
         return InProcess(self.clients.make, run_one_by_one)
 
-    def _keep(self, order: RoundOrder, replies: Sequence[Reply | None]) -> None:
+    def _keep_states(self, order: RoundOrder, replies: Sequence[Reply | None]) -> None:
         """Keep the new states of the clients that finished in time."""
         states = {
             int(client): reply.state
@@ -269,10 +284,6 @@ class SimulatedEngine:
         self._states.update(states)
         if self.executor is not None:
             self.executor.keep(states)
-
-    def client(self, place: int) -> Client:
-        """Return the client at a place in the fleet, with its data."""
-        return self.clients.make(place)
 
     def _report(
         self,

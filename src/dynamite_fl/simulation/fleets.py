@@ -2,20 +2,15 @@
 
 import inspect
 import tomllib
-from collections.abc import Mapping, Sequence
 from importlib import resources
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from dynamite_fl._csv import read_csv
 from dynamite_fl._random import random_stream
-from dynamite_fl._validate import check_keys, check_name
+from dynamite_fl._validate import check_name
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import FloatArray
 from dynamite_fl.simulation.devices import Devices
-from dynamite_fl.simulation.traces import read_trace
 
 FLEETS = ("testbed5", "vm20", "edge100", "phones")
 
@@ -52,7 +47,7 @@ def embedded_fleet(name: str, seed: int = 0, *, clients: int | None = None) -> D
 
 def _stored(name: str) -> Devices:
     file = resources.files("dynamite_fl.simulation") / "embedded" / f"{name}.toml"
-    return devices_from_table(tomllib.loads(file.read_text(encoding="utf-8")))
+    return Devices(**tomllib.loads(file.read_text(encoding="utf-8")))
 
 
 def _edge(seed: int, n: int) -> Devices:
@@ -97,48 +92,3 @@ def _phones(seed: int, n: int) -> Devices:
 
 def _long_tailed(seed: int, purpose: str, n: int, median: float, sigma: float) -> FloatArray:
     return np.asarray(median * np.exp(sigma * random_stream(seed, purpose).standard_normal(n)))
-
-
-def devices_from_table(table: Mapping[str, Any], folder: Path | None = None) -> Devices:
-    """Return the devices in a table whose keys are those of ``Devices``.
-
-    The only difference is that ``trace`` holds the names of CSV files, relative to ``folder`` if it
-    is given; "" stands for no trace. A single name stands for every device.
-
-    Example:
-        >>> devices_from_table({"samples_per_second": [90, 360], "latency": 0.1}).latency.tolist()
-        [0.1, 0.1]
-    """
-    check_keys("devices", table, _KEYS, _NEEDED)
-    columns = dict(table)
-    if "trace" in columns:
-        columns |= _traces(columns["trace"], folder or Path())
-    return Devices(**columns)
-
-
-def _traces(given: object, folder: Path) -> dict[str, Any]:
-    """Read each trace file once, and return the columns ``trace`` and ``traces``."""
-    files = [given] if isinstance(given, str) else given
-    if not isinstance(files, Sequence) or not all(isinstance(file, str) for file in files):
-        raise InvalidInput(
-            'Devices.trace must be the name of a CSV file or a list of names; "" is for no trace'
-        )
-    known = sorted({file for file in files if file})
-    place_of = {"": -1, **{file: place for place, file in enumerate(known)}}
-    places = [place_of[file] for file in files]
-    return {
-        "trace": places[0] if isinstance(given, str) else places,
-        "traces": [read_trace(folder / file) for file in known],
-    }
-
-
-def read_devices_csv(path: Path) -> Devices:
-    """Read devices from a CSV file: a line of column names, then one line per device.
-
-    The columns are the keys of ``devices_from_table``; trace files are relative to the CSV file.
-    """
-    table = read_csv(path, _KEYS, _NEEDED, _WORDS)
-    try:
-        return devices_from_table(table, path.parent)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None

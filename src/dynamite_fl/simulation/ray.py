@@ -26,6 +26,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
+from dynamite_fl._load import user_folders
 from dynamite_fl.client.executors.executor import MakeClient
 from dynamite_fl.client.messages import ClientState, Order, Reply
 from dynamite_fl.errors import InvalidInput, WorkerError
@@ -57,7 +58,11 @@ class RayExecutor:
     def __init__(self, make_client: MakeClient, clients: int) -> None:
         logging.getLogger("flwr").setLevel(logging.CRITICAL)
         self._folder = tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)
-        self._ray = _connected(self._folder.name)
+        try:
+            self._ray = _connected(self._folder.name)
+        except BaseException:
+            self._folder.cleanup()
+            raise
         self._has_ended = threading.Event()
         self._failure: Exception | None = None
         self._thread = threading.Thread(
@@ -167,7 +172,8 @@ def _connected(folder: str) -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of a change
     import ray  # it reads its environment when it is imported
 
-    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)  # noqa: PTH109  as it is
+    folders = [path or os.getcwd() for path in sys.path]  # noqa: PTH109  as it is
+    paths = os.pathsep.join([*map(str, user_folders()), *folders])
     try:
         if address is not None:
             _check_reachable(address)

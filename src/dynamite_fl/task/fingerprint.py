@@ -1,7 +1,8 @@
-"""A short digest by which a task's data and model can be recognised."""
+"""Short digests by which a task's data and model can be recognised."""
 
 import hashlib
 import sys
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -11,32 +12,41 @@ from dynamite_fl.task.task import Task
 
 _WHOLE_BYTES = 64 * 1024**2  # a larger tensor is represented by some of its rows
 _SAMPLED_ROWS = 4096
+_DIGEST_BYTES = 8
 
 
-def fingerprint(task: Task) -> str:
-    """Return a digest of a task's data and of its model's shape, 32 hexadecimal digits.
+def fingerprint(task: Task) -> dict[str, str]:
+    """Return a digest of 16 hexadecimal digits for each part of a task.
 
-    It covers the training and test tensors, the clients of the training samples, and the names
-    and shapes of the model's weights. Of a tensor above 64 MB it covers the shape and 4096 evenly
-    spaced rows, so that it takes well below a second. It is the same on every machine.
+    The parts are the training data with its clients, the test data, and the model: the names and
+    shapes of its weights, and the penalty. Of a tensor above 64 MB the digest covers the shape and
+    4096 evenly spaced rows, so that it takes well below a second. It is the same on every machine.
 
     Example:
         >>> from dynamite_fl.task.registry import make_task
-        >>> fingerprint(make_task("softmax", "digits"))
-        'a31d748e971e51206b4d4085be06633d'
+        >>> sorted(fingerprint(make_task("softmax", "digits")))
+        ['model', 'test data', 'training data']
     """
-    digest = hashlib.blake2b(digest_size=16)
-    tensors = {
-        "train_inputs": task.train_inputs,
-        "train_targets": task.train_targets,
-        "test_inputs": task.test_inputs,
-        "test_targets": task.test_targets,
-    }
+    training = {"inputs": task.train_inputs, "targets": task.train_targets}
     if task.train_clients is not None:
-        tensors["train_clients"] = torch.tensor(task.train_clients, dtype=torch.int64)
+        training["clients"] = torch.tensor(task.train_clients, dtype=torch.int64)
+    return {
+        "training data": _digest(training),
+        "test data": _digest({"inputs": task.test_inputs, "targets": task.test_targets}),
+        "model": _model_digest(task),
+    }
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for name, tensor in tensors.items():
         digest.update(_line(name, tensor))
         digest.update(_bytes(_represented(tensor.detach())))
+    return digest.hexdigest()
+
+
+def _model_digest(task: Task) -> str:
+    digest = hashlib.blake2b(f"penalty {task.penalty!r}\n".encode(), digest_size=_DIGEST_BYTES)
     for name, tensor in task.new_model(seed=0).state_dict().items():
         digest.update(_line(name, tensor))
     return digest.hexdigest()

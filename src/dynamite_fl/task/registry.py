@@ -1,7 +1,7 @@
 """Tasks by name: a model and a dataset, or a user's own function that returns a task."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -92,7 +92,7 @@ def make_task(
         dataset, data_dir, seed=seed, clients=clients, fetch=fetch, progress=progress
     )
     entry = MODELS[model]
-    return Task(
+    task = Task(
         name=f"{model} on {data.name}",
         make_model=entry.maker(data),
         loss=entry.loss,
@@ -103,8 +103,8 @@ def make_task(
         test_targets=data.test_labels,
         penalty=entry.penalty,
         train_clients=data.train_clients,
-        source={"model": model, "dataset": dataset},
     )
+    return task.with_source({"model": model, "dataset": dataset})
 
 
 def load_task(spec: str, folders: Sequence[Path] = ()) -> Task:
@@ -125,7 +125,7 @@ def load_task(spec: str, folders: Sequence[Path] = ()) -> Task:
         task = function()
     if not isinstance(task, Task):
         raise InvalidInput(f"task {spec} returned {type(task).__name__}, not a Task")
-    return replace(task, source=spec)
+    return task.with_source(spec)
 
 
 def _features(data: Dataset) -> int:

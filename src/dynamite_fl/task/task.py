@@ -1,7 +1,7 @@
 """What is learned: a model, a loss for each sample, and data."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,8 @@ class Task:
         train_clients: The client that each training sample comes from, (D,), where the data says
             so.
         source: How the task can be made again: ``{"model": ..., "dataset": ...}`` for
-            ``make_task``, ``"module:function"`` for ``load_task``, None if it was made by hand.
+            ``make_task``, ``"module:function"`` for ``load_task``, None if it was made by hand or
+            changed since.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Task:
     test_targets: Tensor
     penalty: float = 0.0
     train_clients: IntArray | None = None
-    source: str | Mapping[str, str] | None = None
+    source: str | Mapping[str, str] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         for part in ("train", "test"):
@@ -62,11 +63,22 @@ class Task:
                 f"{len(self.train_inputs)} training samples: each sample needs one"
             )
 
+    def with_source(self, source: str | Mapping[str, str]) -> "Task":
+        """Return the task with a note on how it can be made again."""
+        task = replace(self)
+        object.__setattr__(task, "source", source)  # the dataclass is frozen
+        return task
+
     def new_model(self, seed: int) -> nn.Module:
         """Return a model with the first weights of a seed; torch's own generator is unchanged."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return self.make_model()
+            model = self.make_model()
+        if not isinstance(model, nn.Module):
+            raise InvalidInput(
+                f"Task.make_model returned a {type(model).__name__}: it must return an nn.Module"
+            )
+        return model
 
 
 def _checked(field: str, values: Tensor) -> Tensor:

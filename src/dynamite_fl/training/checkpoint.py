@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dynamite_fl._atomic import write_atomically
 from dynamite_fl.client.messages import ClientState
+from dynamite_fl.errors import OutputError
 from dynamite_fl.training.codec import load_record, save_model, save_record
 from dynamite_fl.training.history import keep_first_rounds
 from dynamite_fl.training.loop import Progress, Training
@@ -65,7 +66,10 @@ def restore(training: Training, folder: RunFolder, fresh: Progress) -> Progress:
 
 def append_line(path: Path, text: str) -> None:
     """Add a line to a file, and return when the disk has it."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from None

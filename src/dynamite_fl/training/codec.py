@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
 from dynamite_fl._atomic import write_bytes_atomically
-from dynamite_fl.errors import RunFolderError
+from dynamite_fl.errors import InvalidInput, RunFolderError
 
 Record = TypeVar("Record")
 
@@ -86,7 +86,7 @@ def load_record(path: Path, kind: type[Record], *, unknown: type | None = None) 
         record: Record = _unpack(kind, header, "", tensors, unknown)
     except OSError as error:
         raise RunFolderError(f"{path} cannot be read: {error}") from None
-    except Exception as error:
+    except (SafetensorError, ValueError, KeyError, RecursionError) as error:
         raise RunFolderError(f"{path} is damaged or of another version: {error}") from None
     return record
 
@@ -110,7 +110,10 @@ def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"{name} is a {type(value).__name__}, which no checkpoint can hold")
+    raise InvalidInput(
+        f"{name.lstrip('.')} is a {type(value).__name__}, which no checkpoint can hold: use "
+        "numbers, text, arrays, tuples and frozen dataclasses"
+    )
 
 
 def _unpack(

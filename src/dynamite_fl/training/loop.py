@@ -1,6 +1,10 @@
-"""The round loop, one for all engines and controllers.
+"""The round loop, the same for all engines and controllers; ``run_round`` has its steps in order.
 
-It owns the ledger, so every controller is charged alike and none can overspend.
+The loop keeps the ledger, which is the record of time and cost spent. So every controller is
+charged by the same rules, and none can exceed the limits.
+
+A probe is a measurement of the loss: clients take it when a round begins, if the controller
+measures the loss. It costs traffic and computation, so it is left out of some rounds.
 """
 
 from collections.abc import Iterator
@@ -9,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from dynamite_fl.control.controller import Controller
+from dynamite_fl.control.controller import Controller, checked_decision
 from dynamite_fl.control.estimate.speed import (
     SpeedEstimates,
     estimated_fleet,
@@ -30,15 +34,16 @@ from dynamite_fl.training.traffic import probe_traffic, sketch_traffic, traffic
 
 @dataclass(frozen=True)
 class Schedule:
-    """Which clients take part in a round, and when evaluations and probes are due.
+    """Which clients take part in a round, and in which rounds there are evaluations and probes.
 
     Attributes:
         selection: How the clients of a round are drawn.
         evaluate_every: The number of rounds from one evaluation to the next. The last round is
             always evaluated.
         probe_every: The number of rounds from one probe to the next.
-        free_probes: Whether probes are free of charge, as in the paper's experiments.
-        sketches: Whether probes send sketches of gradients instead of gradients.
+        free_probes: Whether measurements for the controller cost nothing, as in the paper's
+            experiments.
+        sketches: Whether clients send a sketch of a probe's gradient instead of the gradient.
         seed: The seed of everything that is drawn at random.
     """
 
@@ -55,11 +60,11 @@ class Training:
     """Everything that a training consists of.
 
     Attributes:
-        engine: What runs rounds.
-        controller: What decides on local steps and batch sizes.
-        limits: What training may use.
-        schedule: Who takes part, and when evaluations and probes are due.
-        fleet: The devices as they presented themselves.
+        engine: Runs rounds, on simulated or on real devices.
+        controller: Decides the local steps and batch sizes of each round.
+        limits: The limits of the whole training.
+        schedule: Which clients take part, and when there are evaluations and probes.
+        fleet: The devices before the first round. Their speeds are first guesses.
     """
 
     engine: Engine
@@ -71,18 +76,20 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """The state of a training between two rounds; with the clients' states, all a resume needs.
+    """The state of a training between two rounds.
+
+    A resume needs this and the states of the clients, and nothing else.
 
     Attributes:
         weights: The global model, (d,).
         ledger: The record of time and cost spent.
         plan: The plan of the next round.
-        cohort: The places of the next round's clients.
-        probe: Whether the next round measures the loss.
+        cohort: The indices of the next round's clients in the fleet, (m,).
+        probe: Whether the next round has a probe.
         samples: The number of samples that each client last reported, D_i, (n,).
         speeds: The estimated speed of every client.
         control: The controller's state.
-        ended: The limit that ended the training; None while it goes on.
+        ended: The limit that ended the training; None if there is a next round.
     """
 
     weights: Tensor
@@ -98,14 +105,14 @@ class Progress:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """A round that was run, for the history.
+    """A finished round, for the history.
 
     Attributes:
-        plan: What was asked.
-        outcome: What came of it.
-        ledger: The record of time and cost after the round.
+        plan: The plan of the round.
+        outcome: What the engine returned.
+        ledger: The record of time and cost spent, including this round.
         refused: The number of updates that could not be averaged.
-        evaluation: The evaluation of the new model, if it was due.
+        evaluation: The evaluation of the new global model; None if it was not due.
     """
 
     plan: Plan
@@ -116,15 +123,16 @@ class Round:
 
 
 def begin(training: Training) -> Progress:
-    """Return the state before the first round.
+    """Plan the first round, and return the progress before it.
 
     Raises:
-        Infeasible: Not one round fits the limits.
+        Infeasible: The limits do not allow a single round.
     """
     samples = training.fleet.samples
     cohort = draw_cohort(samples, training.schedule.selection, training.schedule.seed, 1)
-    limits = _as_planned(training, training.limits)
-    plan, control = training.controller.start(training.fleet, limits, cohort)
+    limits = _limits_for_controller(training, training.limits)
+    decision = training.controller.start(training.fleet, limits, cohort)
+    plan, control = checked_decision(training.controller, decision, cohort)
     progress = Progress(
         weights=training.engine.first_weights(),
         ledger=Ledger(),
@@ -135,7 +143,7 @@ def begin(training: Training) -> Progress:
         speeds=first_estimates(training.fleet),
         control=control,
     )
-    return _affordable(training, progress)
+    return _decide_probe(training, progress)
 
 
 def rounds(training: Training, progress: Progress) -> Iterator[tuple[Progress, Round]]:
@@ -149,31 +157,32 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     """Run one round.
 
     Raises:
-        Diverged: Updates came, and none of them could be averaged.
+        Diverged: Not one of the updates that were received can be averaged.
     """
-    # 1. The engine lets the cohort train as planned.
-    order = _order(training, progress)
+    # 1. The engine has the cohort train as planned.
+    order = _round_order(training, progress)
     outcome = training.engine.run_round(order)
-    # 2. Local models are averaged, weighted by their samples; unsound ones are refused.
+    # 2. The local models are averaged, weighted by samples. Invalid ones are refused.
     weights, outcome, refused = _average(progress.weights, outcome)
     if refused and refused == len(outcome.updates):
         raise Diverged(order.round_index, refused)
-    # 3. All work and traffic is charged.
+    # 3. The ledger is charged for all work and traffic.
     ledger = progress.ledger.charge(
         seconds=outcome.seconds,
-        cost=_cost(training, outcome.samples, order),
+        cost=_round_cost(training, order, outcome.samples),
         samples=outcome.samples,
         sent_bytes=outcome.sent_bytes,
     )
-    # 4. The controller plans the next round, if what is left can pay for one.
-    progress = _next(training, replace(progress, weights=weights, ledger=ledger), outcome)
-    # 5. The model is evaluated if that is due, and always at the end.
+    # 4. The controller plans the next round, or the training ends if the limits allow none.
+    progress = _plan_next(training, replace(progress, weights=weights, ledger=ledger), outcome)
+    # 5. The new global model is evaluated if that is due, and always at the end.
     due = progress.ended or ledger.rounds % training.schedule.evaluate_every == 0
     evaluation = training.engine.evaluate(weights, ledger.rounds) if due else None
     return progress, Round(order.plan, outcome, ledger, refused, evaluation)
 
 
-def _order(training: Training, progress: Progress) -> RoundOrder:
+def _round_order(training: Training, progress: Progress) -> RoundOrder:
+    """Return the order for the next round."""
     measures = training.controller.measures
     return RoundOrder(
         round_index=progress.ledger.rounds + 1,
@@ -189,87 +198,100 @@ def _order(training: Training, progress: Progress) -> RoundOrder:
     )
 
 
-def _affordable(training: Training, progress: Progress) -> Progress:
-    """Decide whether the next round has a probe, or end the training if no round can be paid for.
-
-    A probe is left out before a limit is overspent.
-    """
-    index = progress.ledger.rounds + 1
-    due = training.controller.measures == "loss" and index % training.schedule.probe_every == 0
-    for probe in (True, False) if due else (False,):
-        progress = replace(progress, probe=probe)
-        order = _order(training, progress)
-        cost = _cost(training, training.engine.most_samples(order), order)
-        if progress.ledger.keeps(training.limits, cost=cost):
-            return progress
-    return replace(progress, ended="budget")
-
-
-def _cost(training: Training, samples: int, order: RoundOrder) -> float:
-    sent = 1.0 if training.schedule.free_probes else traffic(order)
-    limits = training.limits
-    return limits.cost_per_sample * samples + limits.cost_per_round * sent
-
-
 def _average(weights: Tensor, outcome: RoundOutcome) -> tuple[Tensor, RoundOutcome, int]:
-    """Average the updates.
+    """Average the updates of a round.
 
     Returns:
-        The new global model, or the old one if nobody came; the outcome with the mean path of
-        those who were averaged; and the number of updates that were refused.
+        The new global model, or the old one if there is no valid update; the outcome, with the mean
+        path of the averaged updates if clients measured it; and the number of refused updates.
     """
     samples = outcome.report.samples[outcome.report.present]
-    after, fine = sound_average(outcome.updates, samples, weights)
-    if outcome.paths and fine.any():
-        outcome = replace(outcome, report=with_path(outcome, fine, weights - after))
-    return after, outcome, int((~fine).sum())
+    new_weights, is_averaged = sound_average(outcome.updates, samples, weights)
+    if outcome.paths and is_averaged.any():
+        report = with_path(outcome, is_averaged, movement=weights - new_weights)
+        outcome = replace(outcome, report=report)
+    return new_weights, outcome, int((~is_averaged).sum())
 
 
-def _next(training: Training, progress: Progress, outcome: RoundOutcome) -> Progress:
-    """Return the progress with the next round's cohort and plan, or with what ended it."""
+def _round_cost(training: Training, order: RoundOrder, samples: int) -> float:
+    """Return the cost of a round that computes on so many samples."""
+    limits = training.limits
+    round_trips = 1.0 if training.schedule.free_probes else traffic(order)  # of a model
+    return limits.cost_per_sample * samples + limits.cost_per_round * round_trips
+
+
+def _plan_next(training: Training, progress: Progress, outcome: RoundOutcome) -> Progress:
+    """Return the progress with the next round's plan, or with the limit that ended the training."""
     remaining = progress.ledger.remaining(training.limits)
     if remaining is None:
-        return replace(progress, ended=_reached(training.limits, progress.ledger))
-    schedule, index = training.schedule, progress.ledger.rounds + 1
-    samples = _last_reported(progress.samples, outcome.report)
-    cohort = draw_cohort(samples, schedule.selection, schedule.seed, index)
+        return replace(progress, ended=_used_up_limit(training.limits, progress.ledger))
+    schedule, round_index = training.schedule, progress.ledger.rounds + 1
+    samples = _with_reported(progress.samples, outcome.report)
+    cohort = draw_cohort(samples, schedule.selection, schedule.seed, round_index)
     speeds = update_speeds(progress.speeds, outcome.report)
     fleet = estimated_fleet(training.fleet, speeds, samples)
-    limits = _as_planned(training, remaining)
+    limits = _limits_for_controller(training, remaining)
     try:
-        plan, control = training.controller.adapt(
+        decision = training.controller.adapt(
             outcome.report, fleet, limits, cohort, progress.control
         )
     except Infeasible as error:
         return replace(progress, ended=error.limit)
+    plan, control = checked_decision(training.controller, decision, cohort)
     progress = replace(
         progress, plan=plan, cohort=cohort, samples=samples, speeds=speeds, control=control
     )
-    return _affordable(training, progress)
+    return _decide_probe(training, progress)
 
 
-def _last_reported(samples: FloatArray, report: RoundReport) -> FloatArray:
-    """Return each client's number of samples, with what this round reported."""
-    reported = report.samples >= 1  # False for NaN
-    if (samples[report.clients[reported]] == report.samples[reported]).all():
-        return samples
-    changed = samples.copy()
-    changed[report.clients[reported]] = report.samples[reported]
-    return changed
-
-
-def _as_planned(training: Training, limits: Limits) -> Limits:
-    """Return the limits as the controller should see them: its probes make rounds dearer."""
-    measures, schedule = training.controller.measures, training.schedule
-    if measures == "nothing" or schedule.free_probes:
-        return limits
-    d = training.engine.first_weights().numel()
-    probe = probe_traffic(d, sketch=schedule.sketches) / schedule.probe_every
-    dearer = 1 + (probe if measures == "loss" else sketch_traffic(d))
-    return replace(limits, cost_per_round=limits.cost_per_round * dearer)
-
-
-def _reached(limits: Limits, ledger: Ledger) -> str:
+def _used_up_limit(limits: Limits, ledger: Ledger) -> str:
+    """Return the name of the limit that is used up."""
     if limits.rounds is not None and ledger.rounds >= limits.rounds:
         return "rounds"
     return "deadline" if ledger.seconds >= limits.deadline else "budget"
+
+
+def _with_reported(samples: FloatArray, report: RoundReport) -> FloatArray:
+    """Return each client's number of samples, with the numbers that this round reported."""
+    is_reported = report.samples >= 1  # False for NaN, the entry of an absent client
+    clients, reported = report.clients[is_reported], report.samples[is_reported]
+    if (samples[clients] == reported).all():
+        return samples  # the usual case, which needs no copy
+    changed = samples.copy()
+    changed[clients] = reported
+    return changed
+
+
+def _limits_for_controller(training: Training, limits: Limits) -> Limits:
+    """Return the limits that the controller plans with.
+
+    A round costs more than ``cost_per_round`` if clients send measurements beside the model. A
+    controller need not know this, because the price that it sees is raised accordingly.
+    """
+    measures, schedule = training.controller.measures, training.schedule
+    if measures == "nothing" or schedule.free_probes:
+        return limits
+    model_size = training.engine.first_weights().numel()
+    if measures == "loss":
+        added = probe_traffic(model_size, sketch=schedule.sketches) / schedule.probe_every
+    else:
+        added = sketch_traffic(model_size)
+    return replace(limits, cost_per_round=limits.cost_per_round * (1 + added))
+
+
+def _decide_probe(training: Training, progress: Progress) -> Progress:
+    """Return the progress with the decision whether the next round has a probe.
+
+    A probe that is due is left out if the budget does not pay for it. If the budget does not pay
+    for the round without a probe either, the training ends.
+    """
+    round_index = progress.ledger.rounds + 1
+    is_loss_measured = training.controller.measures == "loss"
+    is_due = is_loss_measured and round_index % training.schedule.probe_every == 0
+    for probe in (True, False) if is_due else (False,):
+        progress = replace(progress, probe=probe)
+        order = _round_order(training, progress)
+        cost = _round_cost(training, order, training.engine.most_samples(order))
+        if progress.ledger.keeps(training.limits, cost=cost):
+            return progress
+    return replace(progress, ended="budget")

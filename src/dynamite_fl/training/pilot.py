@@ -1,14 +1,18 @@
 """A short trial that measures what an offline plan needs to know."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
+from dynamite_fl._validate import check_whole
 from dynamite_fl.control.dynamite import Dynamite
 from dynamite_fl.control.estimate.loss import gradient_variance, known_means, loss_geometry
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import Limits
 from dynamite_fl.training.engine import Engine
 from dynamite_fl.training.loop import Schedule, Training, begin, rounds
+from dynamite_fl.training.threads import one_thread
 
 
 def pilot(
@@ -28,11 +32,15 @@ def pilot(
     Raises:
         InvalidInput: The trial is too short to estimate the loss.
     """
+    check_whole("controller.pilot_rounds", trial_rounds)
     fleet = engine.enroll()
     controller = Dynamite(learning_rate=learning_rate)
     training = Training(engine, controller, limits, Schedule(), fleet)
-    for progress, _ in islice(rounds(training, begin(training)), trial_rounds):
-        loss = progress.control.loss
+    progress = begin(training)
+    with one_thread(), _closed_on_error(engine):
+        for after, _ in islice(rounds(training, progress), trial_rounds):
+            progress = after
+    loss = progress.control.loss
     engine.states.clear()
     geometry = loss_geometry(known_means(loss), learning_rate)
     if geometry is None:
@@ -41,3 +49,13 @@ def pilot(
         "geometry": geometry,
         "gradient_variance": gradient_variance(loss, fleet.gradient_variance),
     }
+
+
+@contextmanager
+def _closed_on_error(engine: Engine) -> Iterator[None]:
+    """Close the engine if a round fails or is interrupted."""
+    try:
+        yield
+    except BaseException:
+        engine.close()
+        raise

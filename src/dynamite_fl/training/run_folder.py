@@ -7,6 +7,7 @@ that reports and ``dynamite show`` open at once.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -22,13 +23,13 @@ class Identity:
     """What a run is of, beside its job.
 
     Attributes:
-        data: The fingerprint of the data and of the model's shape.
+        data: The digests of the training data, the test data and the model, by these names.
         folders: The folders in which modules of the user's own are looked for.
         format: The format of the folder's files.
         version: The version of this package that began the run.
     """
 
-    data: str
+    data: Mapping[str, str]
     folders: tuple[str, ...] = ()
     format: int = FORMAT
     version: str = version("dynamite-fl")
@@ -81,6 +82,14 @@ class RunFolder:
         return self.job.is_file()
 
     @property
+    def has_rounds(self) -> bool:
+        """Whether at least one round of a run was trained here."""
+        started = self.checkpoint.exists() or (
+            self.history.is_file() and self.history.stat().st_size
+        )
+        return self.is_run and bool(started)
+
+    @property
     def is_finished(self) -> bool:
         """Whether the run reached its end."""
         return self.ended.is_file()
@@ -99,7 +108,10 @@ class RunFolder:
 
         The job comes last: a folder without it is not a run, whatever else is in it.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunFolderError(f"{self.path} cannot be made: {error.strerror}") from None
         write_atomically(self.identity, json.dumps(asdict(identity)) + "\n")
         write_atomically(self.job, job)
 
@@ -111,7 +123,9 @@ class RunFolder:
         """
         try:
             found = json.loads(self.identity.read_text(encoding="utf-8"))
-            identity = Identity(**{**found, "folders": tuple(found["folders"])})
+            identity = Identity(
+                **{**found, "folders": tuple(found["folders"]), "data": dict(found["data"])}
+            )
         except FileNotFoundError:
             raise RunFolderError(
                 f"{self.path} has no {self.identity.name}: an older version of dynamite began this "
@@ -127,14 +141,16 @@ class RunFolder:
             )
         return identity
 
-    def check_same_data(self, data: str) -> None:
+    def check_same_data(self, data: Mapping[str, str]) -> None:
         """Refuse to go on with other data or another model than the run began with.
 
         Args:
-            data: The fingerprint of the data and model at hand.
+            data: The digests of the data and model at hand, as ``fingerprint`` returns them.
         """
-        if self.read_identity().data != data:
+        known = self.read_identity().data
+        others = [part for part in known if data.get(part) != known[part]]
+        if others:
             raise RunFolderError(
-                f"{self.path} was begun with other training or test data, or with a model of "
-                "another shape: go on with what it began with, or begin anew in another folder"
+                f"the {' and the '.join(others)} differ from what {self.path} was begun with: go "
+                "on with those, or begin anew in another folder"
             )

@@ -1,7 +1,8 @@
-"""The only driver of a training, for ``run``, ``resume``, ``compare``, ``serve`` and ``train()``.
+"""A session runs a training from its start, or from its checkpoint, to its end.
 
-It sets torch to one thread, writes history and checkpoints, reports rounds to callbacks and
-trackers, stops cleanly on Ctrl-C, and closes the engine.
+It is used by ``run``, ``resume``, ``compare``, ``serve`` and ``train()`` alike. It sets torch to
+one thread, writes the history and checkpoints, reports rounds to callbacks and trackers, stops
+after the current round when Ctrl-C is pressed, and closes the engine.
 """
 
 import signal
@@ -12,7 +13,6 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from dynamite_fl.tracking.track import track_rounds
@@ -23,18 +23,19 @@ from dynamite_fl.training.history import History, read_history
 from dynamite_fl.training.loop import Progress, Training, begin, rounds
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.threads import one_thread
 
 OnRound = Callable[[RoundRecord], None]
 
 
 @dataclass(frozen=True)
 class Tracking:
-    """Which trackers are told of rounds.
+    """The trackers that rounds are reported to.
 
     Attributes:
         names: The trackers' names.
         tables: The job's tables, which trackers record as parameters.
-        warn: A function that is called with a sentence when a tracker fails.
+        warn: A function that is called with a message when a tracker fails.
     """
 
     names: Sequence[str]
@@ -44,11 +45,11 @@ class Tracking:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """How a session ended.
+    """The outcome of a session.
 
     Attributes:
-        weights: The global model, (d,).
-        history: All rounds, those before a resume included.
+        weights: The global model after the last round, (d,).
+        history: All rounds of the training, including those before a resume.
         stopped_by: The limit that ended the training; None if it was interrupted.
     """
 
@@ -59,18 +60,20 @@ class Outcome:
 
 @dataclass(eq=False)
 class Session:
-    """A training, from where its folder is to its end.
+    """Runs a training to its end, from the checkpoint in its folder if there is one.
 
     Attributes:
-        training: What is trained, by which rules.
-        folder: The run's folder; None to keep nothing.
-        on_round: Functions that are called with each round's record once it is on disk.
-        tracking: The trackers that are told of rounds; it needs a folder.
-        open_folder: A function that makes the folder, or checks the one that is there. It is
-            called once the limits are known to be feasible.
-        should_stop: A function that says after each round whether to stop.
-        seconds_between_checkpoints: How often a checkpoint is written. It is always written at
-            the end and when the session is stopped.
+        training: The training to run.
+        folder: The run folder; None to write no files.
+        on_round: Functions that are called with the record of each round, once it is in the
+            history.
+        tracking: The trackers that rounds are reported to. It is ignored without a folder.
+        open_folder: A function that begins a run in the folder, or checks that the folder holds
+            this run. It is called only if there is a folder, and only after the limits have been
+            found feasible, so that an infeasible training leaves no files.
+        should_stop: A function that returns, after each round, whether the session stops.
+        seconds_between_checkpoints: The least time between two checkpoints. A checkpoint is
+            always written at the end and when the session stops.
     """
 
     training: Training
@@ -81,14 +84,14 @@ class Session:
     should_stop: Callable[[], bool] = lambda: False
     seconds_between_checkpoints: float = 30.0
     _records: list[RoundRecord] = field(default_factory=list, init=False, repr=False)
-    _saved: float = field(default=0.0, init=False, repr=False)
+    _saved_at: float = field(default=0.0, init=False, repr=False)
 
     def run(self) -> Outcome:
-        """Train to the end, or until told to stop; what was done is then on disk.
+        """Train until a limit ends the training or the session is told to stop.
 
         Raises:
-            Infeasible: Not one round fits the limits; no file was written.
-            Diverged: The updates of a round cannot be averaged.
+            Infeasible: The limits do not allow a single round. No file was written.
+            Diverged: Not one update of a round can be averaged.
         """
         with closing(self.training.engine), one_thread():
             progress = begin(self.training)
@@ -102,21 +105,26 @@ class Session:
                 progress = stopped.progress
         return Outcome(progress.weights, self._history(), progress.ended)
 
-    def _train(self, progress: Progress, report: OnRound, interrupt: "Interrupt") -> Progress:
-        self._saved = time.monotonic()
-        for after, played in rounds(self.training, progress):
-            progress = after
-            self._record(describe(self.training, played, progress.control), report)
-            stopping = interrupt.asked or self.should_stop()
-            self._checkpoint(progress, now=stopping)
-            if stopping and progress.ended is None:
+    def _train(self, start: Progress, report: OnRound, interrupt: "Interrupt") -> Progress:
+        """Run, record and save rounds until the training ends.
+
+        Raises:
+            _Stopped: The session was told to stop before the training ended.
+        """
+        self._saved_at = time.monotonic()
+        progress = start
+        for progress, finished in rounds(self.training, start):
+            self._record(describe(self.training, finished, progress.control), report)
+            stop = interrupt.asked or self.should_stop()
+            self._checkpoint(progress, now=stop)
+            if stop and progress.ended is None:
                 raise _Stopped(progress)
-        if self.folder is not None and not self.folder.is_finished:  # it ended before it began
-            save(self.training, self.folder, progress)
+        if self.folder is not None and not self.folder.is_finished:
+            save(self.training, self.folder, progress)  # the budget did not pay for a single round
         return progress
 
     def _record(self, record: RoundRecord, report: OnRound) -> None:
-        """Write a round to the history, then tell of it."""
+        """Add a round to the history, then report it."""
         if self.folder is None:
             self._records.append(record)
         else:
@@ -124,22 +132,22 @@ class Session:
         report(record)
 
     def _checkpoint(self, progress: Progress, now: bool) -> None:
-        """Save if that is due: at the end, if asked, and once in a while."""
+        """Write a checkpoint at the end, if ``now`` is true, or if the last one is old enough."""
         if self.folder is None:
             return
-        due = time.monotonic() - self._saved >= self.seconds_between_checkpoints
-        if now or due or progress.ended:
+        is_due = time.monotonic() - self._saved_at >= self.seconds_between_checkpoints
+        if now or is_due or progress.ended:
             save(self.training, self.folder, progress)
-            self._saved = time.monotonic()
+            self._saved_at = time.monotonic()
 
     @contextmanager
     def _reporting(self) -> Iterator[OnRound]:
-        """Yield a function that tells callbacks and trackers of a round."""
-        with ExitStack() as ending:
+        """Yield a function that reports a round to callbacks and trackers; close trackers then."""
+        with ExitStack() as trackers:
             listeners = list(self.on_round)
             if self.tracking is not None and self.folder is not None:
-                opened = open_trackers(self.tracking, self.folder)
-                listeners.append(ending.enter_context(opened))
+                track = trackers.enter_context(open_trackers(self.tracking, self.folder))
+                listeners.append(track)
 
             def report(record: RoundRecord) -> None:
                 for listener in listeners:
@@ -154,18 +162,22 @@ class Session:
 
 
 class _Stopped(KeyboardInterrupt):
-    """The session was told to stop; trackers see it as an interruption."""
+    """Carries the progress out of a session that was told to stop.
+
+    It passes through the context of the trackers as an exception, so that they record an
+    interrupted run and not a finished one.
+    """
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()
         self.progress = progress
 
 
-def open_trackers(wanted: Tracking, folder: RunFolder) -> AbstractContextManager[OnRound]:
-    """Return a context whose value is a function that tells trackers of a round."""
+def open_trackers(tracking: Tracking, folder: RunFolder) -> AbstractContextManager[OnRound]:
+    """Return a context manager that yields a function to report a round to the trackers."""
     job = folder.job.read_text(encoding="utf-8")
-    run = TrackedRun(folder.path, folder.history, job, wanted.tables)
-    return track_rounds(wanted.names, run, wanted.warn)
+    run = TrackedRun(folder.path, folder.history, job, tracking.tables)
+    return track_rounds(tracking.names, run, tracking.warn)
 
 
 @dataclass
@@ -173,14 +185,15 @@ class Interrupt:
     """Whether Ctrl-C was pressed.
 
     Attributes:
-        asked: True after the first Ctrl-C, which waits for the round's end. A second one raises
-            ``KeyboardInterrupt`` at once; what was saved before it stays.
+        asked: True after the first Ctrl-C. The session then stops when the round ends. A second
+            Ctrl-C raises ``KeyboardInterrupt`` at once, and a resume repeats the rounds since the
+            last checkpoint.
     """
 
     asked: bool = False
 
     def handle(self, *_: object) -> None:
-        """Take a signal."""
+        """Handle Ctrl-C, as a signal handler."""
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
@@ -188,13 +201,13 @@ class Interrupt:
 
 @contextmanager
 def delayed_interrupts() -> Iterator[Interrupt]:
-    """Let Ctrl-C wait for the end of a round, when all that is to be saved is whole.
+    """Delay the effect of Ctrl-C to the end of a round, so that no half round is saved.
 
-    Signals are left alone in other threads, and where Ctrl-C has a handler of its own.
+    Nothing changes outside the main thread, or if the program has its own handler for Ctrl-C.
     """
     interrupt = Interrupt()
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield interrupt
         return
     before = signal.signal(signal.SIGINT, interrupt.handle)
@@ -202,14 +215,3 @@ def delayed_interrupts() -> Iterator[Interrupt]:
         yield interrupt
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Set torch to one thread; two threads on busy cores can be many times slower."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

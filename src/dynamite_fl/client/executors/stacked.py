@@ -15,8 +15,8 @@ from dynamite_fl.client.executors.dense import DenseSteps, dense_layers
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.messages import ClientState, Order, Reply
 
-_INPUTS_AT_ONCE = 2**19  # numbers of inputs in one product: about what a processor's cache holds
-_LARGEST_MODEL = 2**18  # weights; with more, computation takes longer than the calls
+_INPUTS_AT_ONCE = 2**19  # the numbers in the batches of a stack that a processor's cache can hold
+_LARGEST_MODEL = 2**18  # the number of weights above which calling torch is the smaller part
 
 
 def can_be_stacked(model: FlatModel, inputs: Tensor) -> bool:
@@ -30,14 +30,18 @@ def run_stacked(
     """Run a round of each client, computing the local steps of many clients together.
 
     Args:
-        clients: Clients with the same model and data; the model must have ``dense_layers``.
+        clients: Clients that share their model, ``inputs`` and ``targets``. The model must have
+            ``dense_layers``.
         orders: The order to each client, the same except for client and batch size.
         states: The state of each client.
     """
     if not clients:
         return []
     steps = DenseSteps(clients[0].model, clients[0].inputs, clients[0].targets)
-    rounds = [begin_round(*given) for given in zip(clients, orders, states, strict=True)]
+    rounds = [
+        begin_round(client, order, state)
+        for client, order, state in zip(clients, orders, states, strict=True)
+    ]
     batch_sizes = [max(batch.size for batch in started.batches) for started in rounds]
     replies: dict[int, Reply] = {}
     for places in _stacks(batch_sizes, steps.features):

@@ -1,17 +1,20 @@
 """Estimates of the gain of local steps, from the path that the model takes.
 
-The local steps of a round are divided into a first half and a second half. The first half of a
-later round shows in which direction the loss falls there. So its inner product with the first
-half of an earlier round is the gain of a step in the first half, and its inner product with the
-second half of an earlier round is the gain of a step in the second half. The latter is small if
-clients drift apart, and negative if they overshoot. Rounds draw their batches independently, so
-noise does not look like gain. However, the noise that a round leaves in the model is corrected by
-the next round first, against the direction of the last one. So a first half is not compared with
-the last round, only with the rounds before it.
+The gain of a local step is the amount by which it lowers the loss. The local steps of a round are
+divided into a first half and a second half. The first half of a round shows the gradient at the
+model with which the round begins. This gradient is compared with earlier rounds:
 
-The gain of the t-th of tau steps is modelled by the curve (1 - a t)^3 through both measurements.
-It falls fast at first, because clients soon learn what is in their own data. Beyond t = 1/a it is
-negative, which means that rounds should end there.
+- Its inner product with an earlier first half is the gain of a step in the first half of a round.
+- Its inner product with an earlier second half is the gain of a step in the second half. It is
+  smaller if clients drift apart, and negative if they overshoot.
+
+The two factors of a product come from different batches, so noise does not look like gain. There
+is one exception: a round begins by correcting the noise that the round before it left in the model.
+So the gradient is not compared with the last round, only with the rounds before it.
+
+The gain of the t-th local step is modelled by the curve g (1 - a t)^3 through both measurements. It
+falls fast at first, because clients soon learn what is in their own data. Beyond t = 1/a it is
+negative, which means that rounds should have no more steps.
 
 Many steps on few samples can also diverge, if the learning rate is too large for single samples
 but not for their mean. The variance of gradients is then many times as large as ever before.
@@ -26,10 +29,10 @@ from numpy.typing import ArrayLike
 from dynamite_fl.records import FloatArray
 from dynamite_fl.reports import PathReport
 
-_MEMORY = 0.8  # the weight of a round one round later
+_MEMORY = 0.8  # the factor by which the weight of a round falls with every later round
 _FIRST_MIDDLE, _SECOND_MIDDLE = 0.25, 0.75  # the middle of each half, as a share of the round
 _POWER = 3  # the exponent of the curve; it must be odd
-_DIVERGED = 10.0  # the rise of the gradient variance that shows too many steps
+_DIVERGED = 10.0  # the factor of a rise of the gradient variance that shows too many steps
 
 
 def _empty() -> FloatArray:
@@ -40,25 +43,25 @@ def _empty() -> FloatArray:
 class GainEstimate:
     """The estimated gain of local steps. Recent rounds count most.
 
-    Gradients are sketches of shape (m,), and gains are for a learning rate of 1.
+    Gradients are sketches of shape (m,), and gains are for a learning rate of 1. "Earlier rounds"
+    are all rounds except the last one, which is kept apart until the next round.
 
     Attributes:
-        first_half: The mean gradient of a step in the first half of earlier rounds.
-        second_half: The same for the second half.
-        mean_steps: The mean number of local steps of these rounds.
-        newest_steps: The number of local steps of the newest of these rounds.
-        path_weight: The weight of these rounds. It is 0 before the second round.
-        last_first_half: The mean gradient of the first half of the last round, which is not part of
-            the means yet.
+        first_half: The mean gradient of a step in the first halves of earlier rounds.
+        second_half: The same for the second halves.
+        mean_steps: The mean number of local steps of earlier rounds.
+        newest_steps: The number of local steps of the newest earlier round.
+        path_weight: The total weight of earlier rounds. It is 0 before the second round.
+        last_first_half: The mean gradient of a step in the first half of the last round.
         last_second_half: The same for the second half.
         last_steps: The number of local steps of the last round. It is 0 before the first round.
-        first_gain: The mean gain of a step in a first half: the squared norm of the global
-            gradient, without noise.
-        second_gain: The same for a second half.
-        gain_variance: The variance of ``first_gain`` between single rounds.
-        gain_weight: The weight of these gains. It is 0 before the third round.
+        first_gain: The mean gain of a step in a first half. It estimates the squared norm of the
+            global gradient, without the noise of batches.
+        second_gain: The mean gain of a step in a second half.
+        gain_variance: The variance of the gain in a first half from round to round.
+        gain_weight: The total weight of the measured gains. It is 0 before the third round.
         largest_variance: The largest gradient variance of a round so far, averaged over clients.
-        most_steps: Half of the smallest number of local steps that diverged.
+        most_steps: The most local steps of a round, half of the smallest number that diverged.
     """
 
     first_half: FloatArray = field(default_factory=_empty)
@@ -78,22 +81,33 @@ class GainEstimate:
 
     @property
     def standard_error(self) -> float:
-        """The approximate standard error of ``first_gain``: all of it while it is unknown."""
+        """The approximate standard error of ``first_gain``.
+
+        A single measurement does not show its error, so the error is then assumed to be as large as
+        the gain itself.
+        """
         if self.gain_weight > 1:
             return math.sqrt(self.gain_variance / self.gain_weight)
         return abs(self.first_gain)
 
     @property
     def persistence(self) -> float:
-        """The gain of a step in a second half, relative to a first half, from -1 to 1."""
-        least = max(self.standard_error / 2, np.finfo(float).tiny)  # smaller gains are noise
-        return float(np.clip(self.second_gain / max(self.first_gain, least), -1.0, 1.0))
+        """The gain in a second half divided by the gain in a first half, limited to -1 and 1."""
+        smallest = max(self.standard_error / 2, np.finfo(float).tiny)  # a smaller gain is noise
+        return float(np.clip(self.second_gain / max(self.first_gain, smallest), -1.0, 1.0))
 
 
 def update_gain(
     gain: GainEstimate, path: PathReport, local_steps: int, learning_rate: float
 ) -> GainEstimate:
-    """Return the estimate after one more round."""
+    """Return the estimate after one more round.
+
+    Args:
+        gain: The estimate before this round.
+        path: The path of this round.
+        local_steps: The number of local steps of this round.
+        learning_rate: eta, by which the movement of a step is divided to get its gradient.
+    """
     first_half, second_half = path.first_half / learning_rate, path.second_half / learning_rate
     after = replace(
         _include_last_round(gain),
@@ -104,9 +118,10 @@ def update_gain(
     after = _limit_diverging_steps(after, path, local_steps)
     if gain.path_weight == 0:
         return after
-    weight = _MEMORY * gain.gain_weight + 1
+    # ``gain`` does not include the last round yet, so this compares with the rounds before it.
     deviation = float(first_half @ gain.first_half) - gain.first_gain
     second_deviation = float(first_half @ gain.second_half) - gain.second_gain
+    weight = _MEMORY * gain.gain_weight + 1
     return replace(
         after,
         first_gain=gain.first_gain + deviation / weight,
@@ -116,23 +131,12 @@ def update_gain(
     )
 
 
-def _limit_diverging_steps(gain: GainEstimate, path: PathReport, local_steps: int) -> GainEstimate:
-    """Allow half the local steps from now on if those of this round diverged."""
-    measured = path.gradient_variance[np.isfinite(path.gradient_variance)]
-    if not measured.size:
-        return gain
-    variance, largest = float(measured.mean()), gain.largest_variance
-    if 0 < _DIVERGED * largest < variance:
-        return replace(gain, most_steps=min(gain.most_steps, local_steps / 2))
-    return replace(gain, largest_variance=max(largest, variance))
-
-
 def _include_last_round(gain: GainEstimate) -> GainEstimate:
-    """Return the estimate with the last round included in the mean path."""
+    """Return the estimate with the last round counted among the earlier rounds."""
     if gain.last_steps == 0:
         return gain
     before = gain
-    if gain.path_weight == 0:  # the first round is the mean
+    if gain.path_weight == 0:  # there is no earlier round, so the last round is the mean
         before = replace(
             gain,
             first_half=gain.last_first_half,
@@ -150,10 +154,26 @@ def _include_last_round(gain: GainEstimate) -> GainEstimate:
     )
 
 
+def _limit_diverging_steps(gain: GainEstimate, path: PathReport, local_steps: int) -> GainEstimate:
+    """Return the estimate with half the local steps of this round as the most, if it diverged."""
+    measured = path.gradient_variance[np.isfinite(path.gradient_variance)]
+    if not measured.size:
+        return gain
+    variance, largest = float(measured.mean()), gain.largest_variance
+    if 0 < _DIVERGED * largest < variance:
+        return replace(gain, most_steps=min(gain.most_steps, local_steps / 2))
+    return replace(gain, largest_variance=max(largest, variance))
+
+
 def expected_gain(gain: GainEstimate, local_steps: ArrayLike) -> FloatArray:
     """Return by how much a round of so many local steps lowers the loss, at a learning rate of 1.
 
+    The gain of a step at the share x of an earlier round is g (1 - a x)^3. At x = 1/4 it is the
+    gain in a first half, and at x = 3/4 the gain in a second half, which is ``persistence`` times
+    as large. Both together give a and g. The gain of a round is the integral of the curve.
+
     One standard error is added to the gain of a step, so that uncertain numbers of steps are tried.
+    Otherwise a few noisy rounds could keep local steps small for good.
 
     Example:
         A step in the first half gains 1 and a step in the second half loses 1. So a step in the
@@ -171,11 +191,13 @@ def expected_gain(gain: GainEstimate, local_steps: ArrayLike) -> FloatArray:
         array([4.25, 4.88, 4.87])
     """
     share = np.asarray(local_steps, dtype=np.float64) / gain.mean_steps
-    q = gain.persistence if gain.mean_steps > 1 else 1.0  # a single step has no second half
-    root = math.copysign(abs(q) ** (1 / _POWER), q)
-    fall = (1 - root) / (_SECOND_MIDDLE - root * _FIRST_MIDDLE)
-    first_step = max(gain.first_gain, 0.0) + gain.standard_error
-    first_step /= (1 - fall * _FIRST_MIDDLE) ** _POWER
-    left = 1 - fall * share
-    integral = share * sum(left**power for power in range(_POWER + 1)) / (_POWER + 1)
-    return np.asarray(first_step * gain.mean_steps * integral)
+    persistence = gain.persistence if gain.mean_steps > 1 else 1.0  # one step has no second half
+    # The root of the persistence is (1 - a 3/4) / (1 - a 1/4).
+    root = math.copysign(abs(persistence) ** (1 / _POWER), persistence)
+    a = (1 - root) / (_SECOND_MIDDLE - root * _FIRST_MIDDLE)
+    g = max(gain.first_gain, 0.0) + gain.standard_error
+    g /= (1 - a * _FIRST_MIDDLE) ** _POWER
+    # The integral from 0 to x, (1 - (1 - a x)^4) / (4 a), in a form that does not divide by a.
+    end = 1 - a * share
+    integral = share * sum(end**power for power in range(_POWER + 1)) / (_POWER + 1)
+    return np.asarray(g * gain.mean_steps * integral)

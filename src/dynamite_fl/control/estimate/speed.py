@@ -1,11 +1,12 @@
 """Estimates of how fast clients are, from measured seconds. Recent rounds count most.
 
 One local step on s samples takes overhead + s / speed seconds. A regression of the measured seconds
-on the batch sizes separates the two. If batch sizes hardly differ, or if noise hides the slope, the
-regression is unreliable: by chance, a client would seem to gain nothing from smaller batches, they
-would never be tried, and every round would wait for that client. Therefore a guess of the ratio of
-overhead to seconds per sample counts beside the regression, each according to its precision. The
-guess is the ratio that the fleet came with, until a precise regression replaces it.
+on the batch sizes separates the two. The regression is unreliable if batch sizes hardly differ or
+if noise hides the slope. Suppose that by chance smaller batches seem to save a client no time. Then
+they are never tried, nothing new is learned, and every round waits for that client. Therefore the
+slope is the mean of the regression's slope and a guess, weighted by their precision. The guess is
+the ratio of overhead to seconds per sample that the fleet has at first. A precise regression
+replaces it.
 
 A round lasts as long as its slowest client. If the times of many clients vary, one of them is
 always late, so rounds take longer than the mean time of the slowest client. The factor by which
@@ -21,7 +22,7 @@ import numpy as np
 from dynamite_fl.records import BoolArray, Fleet, FloatArray, IntArray
 from dynamite_fl.reports import RoundReport
 
-_MEMORY = 0.9  # the weight of a measurement one round later
+_MEMORY = 0.9  # the factor by which the weight of a measurement falls with every later one
 _GUESS_ERROR = 0.5  # the standard error of the guessed slope, relative to seconds per sample
 _REPLACES_GUESS = 16.0  # the precision of a regression that replaces the guess, relative to it
 _USUAL_NOISE = 0.1  # the relative noise of a measurement, assumed while there are few
@@ -46,9 +47,10 @@ class SpeedEstimates:
     """The estimated speed of every client, columns of shape (n,).
 
     Attributes:
-        samples_per_second: p_i. It is the first guess until the client is timed.
-        step_overhead: The overhead of a local step in seconds, likewise.
-        comm_seconds: t_ui, likewise.
+        samples_per_second: p_i. Until a client is timed, this and the next two columns hold the
+            values of the fleet at first.
+        step_overhead: The overhead of a local step in seconds.
+        comm_seconds: t_ui.
         guessed_overhead: The guessed overhead, as the number of samples that take as long.
         steps: The moments of timed steps. Their weight is 0 if there are none.
         comm_weight: The weight of timed communication. It is 0 if there is none.
@@ -170,6 +172,7 @@ def _update_lateness(speeds: SpeedEstimates, report: RoundReport) -> SpeedEstima
 
 
 def _update_steps(speeds: SpeedEstimates, report: RoundReport) -> SpeedEstimates:
+    """Return the estimates with the step seconds of one more round."""
     timed = np.isfinite(report.step_seconds)
     clients = report.clients[timed]
     sizes, seconds = report.batch_sizes[timed].astype(np.float64), report.step_seconds[timed]
@@ -190,6 +193,7 @@ def _update_steps(speeds: SpeedEstimates, report: RoundReport) -> SpeedEstimates
 
 
 def _update_comm(speeds: SpeedEstimates, report: RoundReport) -> SpeedEstimates:
+    """Return the estimates with the communication seconds of one more round."""
     timed = np.isfinite(report.comm_seconds)
     clients, seconds = report.clients[timed], report.comm_seconds[timed]
     weight = _MEMORY * speeds.comm_weight[clients] + 1
@@ -224,31 +228,38 @@ def _add_measurement(old: StepMoments, size: FloatArray, seconds: FloatArray) ->
 def _overhead_and_speed(
     steps: StepMoments, guessed: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return overheads, speeds and the guesses from now on.
+    """Return the overheads, the speeds, and the guessed overheads from now on.
 
     The slope is the mean of the regression's slope and the guessed slope, weighted by precision.
     The error of the regression is that of weighted least squares. Few measurements may fit by
     chance, so one more residual of the usual size is assumed.
+
+    With the covariances c_ss of sizes and c_st of sizes and seconds, the regression's slope is
+    c_st / c_ss. Its precision relative to the guess is r c_ss, so the weighted mean is
+    (r c_st + guessed slope) / (r c_ss + 1), which is defined for c_ss = 0 too.
     """
     per_sample = steps.seconds / steps.size  # the slope if there were no overhead
     with np.errstate(divide="ignore", invalid="ignore"):
         residual = steps.seconds_seconds - np.nan_to_num(steps.size_seconds**2 / steps.size_size)
         squares = steps.weight * np.maximum(residual, 0.0) + (_USUAL_NOISE * steps.seconds) ** 2
         noise = squares / np.maximum(steps.weight - 1, 1.0)
-        precision = steps.weight / noise * (_GUESS_ERROR * per_sample) ** 2  # relative to the guess
-        weighted = precision * steps.size_seconds + steps.seconds / (steps.size + guessed)
-        slope = np.nan_to_num(weighted / (precision * steps.size_size + 1))  # 0 if steps are free
+        r = steps.weight / noise * (_GUESS_ERROR * per_sample) ** 2
+        guessed_slope = steps.seconds / (steps.size + guessed)
+        slope = (r * steps.size_seconds + guessed_slope) / (r * steps.size_size + 1)
+        slope = np.nan_to_num(slope)  # 0 if steps take no time
         slope = np.clip(slope, _LEAST_SLOPE * per_sample, per_sample)
         overhead = np.maximum(steps.seconds - slope * steps.size, 0.0)
-        precise = precision * steps.size_size >= _REPLACES_GUESS
-        return overhead, 1 / slope, np.where(precise, overhead / slope, guessed)
+        is_precise = r * steps.size_size >= _REPLACES_GUESS
+        return overhead, 1 / slope, np.where(is_precise, overhead / slope, guessed)
 
 
 def _select(moments: StepMoments, clients: IntArray) -> StepMoments:
+    """Return the moments of some clients."""
     return StepMoments(**{name: column[clients] for name, column in vars(moments).items()})
 
 
 def _replaced(column: FloatArray, clients: IntArray, values: FloatArray) -> FloatArray:
+    """Return a copy of a column with other values for some clients."""
     changed = column.copy()
     changed[clients] = values
     return changed

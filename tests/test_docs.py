@@ -1,0 +1,142 @@
+"""Files, names, commands and links in the documentation exist."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+import dynamite_fl
+from dynamite_fl._cli.main import app
+
+ROOT = Path(__file__).parents[1]
+SOURCE = Path(dynamite_fl.__file__).parent
+CHECKED = ["CONTRIBUTING.md", "docs/paper.md", "docs/control.md"]
+LINKED = [*CHECKED, "README.md", "CHANGELOG.md", "docs/deploy.md", "docs/results.md"]
+LINKED += ["benchmarks/README.md", "examples/flower/README.md"]
+# Names of other tools and of the paper, which no file of ours defines.
+FOREIGN = {".venv", "pre-commit install", ".venv/bin/pip freeze", "<=", "until k<K"}
+
+
+def quoted(document: str) -> Iterator[tuple[str, str]]:
+    """Yield what a document has in backquotes outside blocks, each with its line."""
+    text = re.sub(r"^```.*?^```$", "", (ROOT / document).read_text(), flags=re.M | re.S)
+    for line in text.splitlines():
+        for words in re.findall(r"`([^`]+)`", line):
+            yield words, line
+
+
+def find_file(name: str) -> Path | None:
+    """Return a file or folder of the source tree or of the repository; None if there is none."""
+    return next((base / name for base in (SOURCE, ROOT) if (base / name).exists()), None)
+
+
+@cache
+def names_in(file: Path) -> frozenset[str]:
+    """Return all names that a file defines, and the words that it has as text."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)
+    return frozenset(names)
+
+
+@cache
+def all_names() -> frozenset[str]:
+    files = [*SOURCE.rglob("*.py"), *(ROOT / "tests").rglob("test_*.py")]
+    return frozenset[str]().union(*map(names_in, files))
+
+
+def is_in_module_or_class(owner: str, name: str) -> bool:
+    """Return whether a module, or the module of a class, defines a name."""
+    return any(
+        name in names_in(file)
+        for file in SOURCE.rglob("*.py")
+        if file.stem == owner or owner in names_in(file)
+    )
+
+
+def exists(words: str) -> bool:
+    """Return whether a file, a name or a command of ours exists."""
+    if words in FOREIGN or find_file(words) is not None:
+        return True
+    if words.startswith("make "):
+        return f"\n{words.removeprefix('make ')}:" in (ROOT / "Makefile").read_text()
+    if words.startswith("dynamite "):
+        return words.split()[1] in get_command(app).commands  # type: ignore[attr-defined]
+    if "<-" in words:
+        return all(map(exists, re.findall(r"\w+", words)))
+    name = words.partition("=")[0]
+    owner, _, member = name.rpartition(".")
+    if owner:
+        return is_in_module_or_class(owner, member)
+    return (SOURCE / f"{name}.py").exists() or name in all_names()
+
+
+@pytest.mark.parametrize("document", CHECKED)
+def test_files_and_names_exist(document: str) -> None:
+    missing = {words for words, _ in quoted(document) if not exists(words)}
+    assert not missing
+
+
+def test_the_paper_s_table_names_the_right_files() -> None:
+    """A name stands behind the file that defines it."""
+    table = (ROOT / "docs" / "paper.md").read_text().partition("## Symbols")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")]
+    assert len(rows) > 30
+    for row in rows:
+        file = None
+        for words in re.findall(r"`([^`]+)`", row):
+            if words.endswith(".py"):
+                file = SOURCE / words
+            elif file is not None:
+                assert words in names_in(file), f"{file} does not define {words}"
+
+
+def test_the_map_shows_every_package() -> None:
+    (tree,) = re.findall(r"^```\n(src/.*?)^```$", _text("CONTRIBUTING.md"), re.M | re.S)
+    shown = set(re.findall(r"^  ?([\w/.* ]+?)  ", tree, re.M))
+    entries = {entry.rstrip("/") for line in shown for entry in line.split()}
+    packages = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
+    modules = {path.name for path in SOURCE.glob("[!_]*.py")} - {"api.py"}
+    assert packages | modules <= entries
+    assert all(find_file(entry) for entry in entries if "*" not in entry)
+
+
+@pytest.mark.parametrize("document", LINKED)
+def test_links_lead_somewhere(document: str) -> None:
+    file = ROOT / document
+    for target in re.findall(r"\]\((?!http)([^)]+)\)", file.read_text()):
+        path, _, heading = target.partition("#")
+        linked = file.parent / path if path else file
+        assert linked.exists(), target
+        if heading:
+            assert heading in anchors(linked), target
+
+
+def anchors(file: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", file.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", LINKED)
+def test_tables_have_equal_rows(document: str) -> None:
+    """A row with another number of cells is shown wrongly."""
+    text = re.sub(r"^```.*?^```$", "", _text(document), flags=re.M | re.S)
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        cells = [len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()]
+        assert len(set(cells)) == 1, table.splitlines()[0]
+
+
+def _text(document: str) -> str:
+    return (ROOT / document).read_text()
