@@ -33,10 +33,10 @@ run: $(VENV)/.run
 	@echo "To look at it: $(BIN)/dynamite report $$(ls -td runs/*/ | head -n 1)"
 
 test: lint types
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/pytest -n 2 -m "not slow"
 
 test-all: lint types
-	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest
+	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n 2
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check

@@ -1,4 +1,4 @@
-"""Where an extra is not installed, what needs it is left out."""
+"""Tests and examples that need an extra are left out where it is not installed."""
 
 from importlib.util import find_spec
 
@@ -14,7 +14,11 @@ NEEDS = {
         "tests/test_deploy.py",
         "tests/simulation/test_ray.py",
     ],
-    "plotly": ["tests/report/test_write.py", "tests/report/test_browser.py"],
+    "plotly": [
+        "tests/_cli/test_report.py",
+        "tests/report/test_write.py",
+        "tests/report/test_browser.py",
+    ],
     "tensorboard": ["src/dynamite_fl/tracking/tensorboard.py", "tests/tracking/test_track.py"],
     "matplotlib": [
         "src/dynamite_fl/experiments/figure.py",

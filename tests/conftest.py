@@ -11,8 +11,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 # `make test` has the same few cases in every run, so that a failure seen once is seen again;
 # `make test-all` has many, and others each time.
-settings.register_profile("quick", derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("thorough", deadline=None, print_blob=True)
+settings.register_profile(
+    "quick", derandomize=True, deadline=None, print_blob=True, max_examples=25, database=None
+)
+settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=200)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 # A shell that starts the tests in the background makes them ignore Ctrl-C, which some tests send.
@@ -23,9 +25,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 _TOGETHER = {
     "tests/experiments/": "experiments",
     "tests/_cli/test_experiment.py": "experiments",
+    "tests/findings/": "findings",
     "tests/report/": "report",
     "tests/_cli/test_report.py": "report",
     "tests/simulation/test_workers.py": "workers",
+    "tests/tracking/": "tracking",
 }
 
 

@@ -1,5 +1,6 @@
 """Processes of their own: Python and the command line, and waiting for what they do."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -70,3 +71,35 @@ def is_running(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
+
+
+def run_forked(action: Callable[[], None], output: Path) -> int | None:
+    """Run an action in a fork of this process, and return the exit code; -9 for a kill.
+
+    A fork has all modules that this process has, so it takes no time to start.
+
+    Args:
+        action: What the fork does.
+        output: The file that receives what the fork prints.
+    """
+    process = multiprocessing.get_context("fork").Process(target=_act, args=(action, output))
+    process.start()
+    process.join(HANG_SECONDS)
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def main(*words: str | Path) -> None:
+    """Run ``dynamite`` to its end, in a fork of this process."""
+    from dynamite_fl._cli.main import main as run
+
+    sys.argv = ["dynamite", *map(str, words)]
+    run()
+
+
+def _act(action: Callable[[], None], output: Path) -> None:
+    with output.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        sys.stdout = sys.stderr = file
+        action()

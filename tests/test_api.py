@@ -137,7 +137,7 @@ def test_a_run_with_other_data_is_refused(tmp_path: Path) -> None:
     train(folder=tmp_path / "run")
     other = signs()
     other.train_inputs[7, 1] += 1
-    with pytest.raises(fl.RunFolderError, match="the training data differ from what"):
+    with pytest.raises(fl.RunFolderError, match="the training data changed"):
         train(task=other, folder=tmp_path / "run")
 
 

@@ -60,7 +60,7 @@ def test_modules_of_two_folders_do_not_mix(tmp_path: Path) -> None:
     assert load_object("load_both:make", "function", [second]) is make_second  # imported once
 
 
-def test_packages(tmp_path: Path) -> None:
+def test_modules_of_a_package_can_be_named(tmp_path: Path) -> None:
     package = folder_with(
         tmp_path, "load_package", __init__="", part="from . import base\nvalue = base.value"
     )
@@ -68,7 +68,7 @@ def test_packages(tmp_path: Path) -> None:
     assert load_object("load_package.part:value", "number", [tmp_path]) == 5
 
 
-def test_a_name_that_is_taken(tmp_path: Path) -> None:
+def test_a_module_with_the_name_of_another_is_refused(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, "job", pathlib="value = 1")
     with pytest.raises(JobError, match="already imported: rename the file"):
         load_object("pathlib:value", "number", [folder])

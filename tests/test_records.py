@@ -154,7 +154,7 @@ def test_other_columns() -> None:
     assert (faster.name, faster.samples.tolist()) == (fleet.name, [10, 20])
 
 
-def test_labels() -> None:
+def test_a_client_is_shown_by_its_name_or_its_number() -> None:
     assert Fleet(**FLEET).label(1) == "client 1"
     assert Fleet(**FLEET, name=["ward", "lab"]).label(1) == "lab"
 

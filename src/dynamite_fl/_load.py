@@ -68,7 +68,7 @@ def user_code(action: str) -> Iterator[None]:
         yield
     except DynamiteError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserCodeError(f"{action} failed: {type(error).__name__}: {error}") from error
 
 
@@ -111,39 +111,41 @@ def _is_part(module_name: str, missing: str | None) -> bool:
 
 
 class _BesideFinder:
-    """Finds the modules in the folder of the user's module that was loaded last.
+    """Finds modules in the folders from which users' modules were loaded, the latest first.
 
     It is the last finder, so it finds only modules that are nowhere else. While a user's module is
     imported, it is the first finder, as the folder of a script is the first on Python's path.
 
-    Modules are imported under their own names. When the folder changes, the modules of the folder
-    before are removed from ``sys.modules``. So two jobs in one process each get their own modules,
-    even if the names are the same.
+    Modules are imported under their own names. When a folder comes first that has a module of a
+    name that was imported from another folder, that import is forgotten. So two jobs in one
+    process each get their own modules, even if the names are the same.
     """
 
     def __init__(self) -> None:
-        self.folder: Path | None = None
-        self._names: set[str] = set()
+        self.folders: list[Path] = []
+        self._imported: dict[str, Path] = {}  # the folder of each module, by its first name
 
     def find_spec(
         self, name: str, path: object = None, _target: object = None
     ) -> ModuleSpec | None:
-        """Return how to load a module, or None if the folder does not have it."""
-        if path is not None or self.folder is None:  # a path means that it is part of a package
+        """Return how to load a module, or None if no folder has it."""
+        if path is not None:  # a path means that it is part of a package
             return None
-        spec = PathFinder.find_spec(name, [str(self.folder)])
-        if spec is None or spec.loader is None:  # a folder without __init__.py is not a module
-            return None
-        self._names.add(name)
-        return spec
+        for folder in self.folders:
+            spec = PathFinder.find_spec(name, [str(folder)])
+            if spec is not None and spec.loader is not None:  # a module has an __init__.py
+                self._imported[name] = folder
+                return spec
+        return None
 
     @contextmanager
     def first(self, folder: Path) -> Iterator[None]:
-        """Search a folder first within the context, and last after it."""
-        if folder != self.folder:
-            for module in [name for name in sys.modules if name.partition(".")[0] in self._names]:
-                del sys.modules[module]
-            self.folder, self._names = folder, set()
+        """Search a folder first within the context; after it, search all folders last."""
+        self.folders = [folder, *(other for other in self.folders if other != folder)]
+        others = [name for name, home in self._imported.items() if home != folder]
+        stale = {name for name in others if _file(folder, name) is not None}
+        for module in [name for name in sys.modules if name.partition(".")[0] in stale]:
+            del sys.modules[module]
         importlib.invalidate_caches()
         if self in sys.meta_path:
             sys.meta_path.remove(self)
@@ -159,11 +161,11 @@ _BESIDE = _BesideFinder()
 
 
 def user_folders() -> list[Path]:
-    """Return the folder of the user's module that was loaded last, if there is one.
+    """Return the folders from which users' modules were loaded, the latest first.
 
-    Processes on other machines need it on their path to find the same modules.
+    Processes on other machines need them on their path to find the same modules.
     """
-    return [] if _BESIDE.folder is None else [_BESIDE.folder]
+    return list(_BESIDE.folders)
 
 
 def module_folder(spec: str | None) -> Path | None:

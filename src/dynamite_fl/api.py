@@ -57,6 +57,13 @@ class Result:
     stopped_by: str
     folder: Path | None
 
+    def __repr__(self) -> str:
+        """Return a short description, for notebooks."""
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
+        where = "" if self.folder is None else f", in {self.folder}"
+        rounds = f"{len(self.history)} rounds, ended by {self.stopped_by}"
+        return f"<Result: {figures} after {rounds}{where}>"
+
     @property
     def state_dict(self) -> dict[str, Tensor]:
         """The trained weights by their names."""
@@ -204,6 +211,7 @@ def resume(
     """
     job = load_run(RunFolder(Path(folder)))
     if controller is not None:
+        check_learning_rate(controller, job.settings.learning_rate)
         job = job.with_tables(controller=controller_table(controller))
     given = Given(task=None if task is None else as_task(task), controller=controller)
     return _run(job, given, folder, on_round, None if data_dir is None else Path(data_dir))
@@ -263,6 +271,7 @@ def describe_job(
         if not isinstance(value, kind):
             wanted = name.title() if name != "partition" else "recipe of dynamite_fl.partitions"
             raise InvalidInput(f"{name} is a {type(value).__name__}: give a {wanted}")
+    check_learning_rate(controller, settings.learning_rate)
     tables = {
         "task": _task_table(task),
         "partition": None if partition is None else partition.to_table(),
@@ -276,6 +285,16 @@ def describe_job(
     specs = (resolved["task"].get("use"), resolved["controller"]["name"])
     own = [folder for spec in specs if (folder := module_folder(spec)) is not None]
     return TrainingJob(resolved, tuple(dict.fromkeys([*own, Path.cwd()])))
+
+
+def check_learning_rate(controller: Controller[Any] | str, learning_rate: float) -> None:
+    """Refuse a controller that was made for another learning rate than the training's."""
+    own = getattr(controller, "learning_rate", learning_rate)
+    if own != learning_rate:
+        raise InvalidInput(
+            f"the controller has the learning rate {own:g}, but the training {learning_rate:g}: "
+            "give both the same"
+        )
 
 
 def _task_table(task: Task) -> dict[str, Any]:

@@ -95,8 +95,8 @@ def test_an_exception_in_the_users_code_shows_their_frames_only(
     job: Path, tmp_path: Path, loss: str, make: str
 ) -> None:
     (job.parent / "mine.py").write_text(TASK.format(loss=loss, make=make))
-    result = dynamite("run", job, "--runs", tmp_path, "--name", "a")
-    assert result.returncode in (1, 2)
+    result = invoke("run", job, "--runs", tmp_path, "--name", "a")
+    assert result.exit_code in (1, 2)
     assert "mine.py" in result.stderr
     assert "no such label" in result.stderr
     assert "dynamite_fl/" not in result.stderr

@@ -103,7 +103,7 @@ def test_what_a_person_sees(copy: Path) -> None:
     assert "figure, data and verdict:" in text
 
 
-def test_results(copy: Path, tmp_path: Path) -> None:
+def test_the_page_of_results_names_what_was_not_run(copy: Path, tmp_path: Path) -> None:
     words = ("--scale", "smoke", "--runs", copy, "--out", tmp_path)
     code, text, _ = experiment("results", *words)
     assert code == 0

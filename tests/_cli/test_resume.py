@@ -1,49 +1,66 @@
 """``dynamite resume`` and ``dynamite show``."""
 
+import os
 import signal
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from tests._cli.commands import dynamite, invoke
-from tests._cli.test_run import SHORT, STREAM, trained
+from dynamite_fl._cli import train
+from dynamite_fl.training import checkpoint, session
+from dynamite_fl.training.history import read_history
+from tests._cli.commands import invoke
+from tests._cli.test_run import STREAM, trained
+from tests.processes import main, run_forked
 
-# A signal is sent after the tenth round's line is on disk, with or without checkpoints before.
-CUT = """
-import os, signal
-from dynamite_fl.training import session
-append, count = session.append_line, 0
-def appended(path, text):
-    global count
-    append(path, text)
-    count += 1
-    if count == 10:
-        os.kill(os.getpid(), {signal})
-session.append_line = appended
-session.Session.seconds_between_checkpoints = {seconds}
-"""
+CUT_AFTER = 3  # rounds
 
 
+def run_until(how: signal.Signals, seconds: float, *words: str | Path) -> None:
+    """Run a command that sends itself a signal when a round's line is on disk.
+
+    Args:
+        how: The signal.
+        seconds: The seconds between checkpoints.
+        words: The command line.
+    """
+    append, lines = checkpoint.append_line, list[str]()
+
+    def append_and_signal(path: Path, text: str) -> None:
+        append(path, text)
+        lines.append(text)
+        if len(lines) == CUT_AFTER:
+            os.kill(os.getpid(), how)
+
+    def quick_session(*arguments: Any, **settings: Any) -> session.Session:
+        return session.Session(*arguments, **{**settings, "seconds_between_checkpoints": seconds})
+
+    with (
+        patch.object(session, "append_line", append_and_signal),
+        patch.object(train, "Session", quick_session),
+    ):
+        main(*words)
+
+
+@pytest.mark.parametrize("more", [(), STREAM])
 @pytest.mark.parametrize(
-    ("how", "seconds", "more"),
-    [
-        (signal.SIGKILL, 0.0, STREAM),
-        (signal.SIGINT, 30.0, ()),
-        pytest.param(signal.SIGKILL, 30.0, (), marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, 30.0, STREAM, marks=pytest.mark.slow),
-    ],
+    ("how", "seconds"), [(signal.SIGKILL, 0.0), (signal.SIGKILL, 30.0), (signal.SIGINT, 30.0)]
 )
-def test_killed_and_resumed_is_as_if_nothing_had_been(
+def test_a_killed_run_resumes_to_the_files_of_an_undisturbed_one(
     tmp_path: Path, how: signal.Signals, seconds: float, more: tuple[str, ...]
 ) -> None:
-    many = (*SHORT, "--set", "limits.rounds=20", *more)
-    whole = trained(tmp_path, *many, name="whole")
-    cut = tmp_path / "cut"
-    before = CUT.format(signal=int(how), seconds=seconds)
-    result = dynamite("run", "--runs", tmp_path, "--name", "cut", *many, before=before)
-    assert result.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
+    """It resumes from a checkpoint of the last round, from none, or from that of Ctrl-C."""
+    short = ("--set", "limits.rounds=6", "--set", "task.model=softmax", *more)
+    whole, cut = trained(tmp_path, *short, name="whole"), tmp_path / "cut"
+    words: list[str | Path] = ["run", "--runs", tmp_path, "--name", "cut", *short]
+    code = run_forked(lambda: run_until(how, seconds, *words), tmp_path / "output.txt")
+    assert code == (130 if how == signal.SIGINT else -signal.SIGKILL)
+    assert read_history(cut / "history.jsonl")[-1].round == CUT_AFTER
+    assert (cut / "checkpoint.safetensors").exists() == (seconds == 0 or how == signal.SIGINT)
     if how == signal.SIGINT:
-        assert f"To go on: dynamite resume {cut}" in result.stdout
+        assert f"To go on: dynamite resume {cut}" in (tmp_path / "output.txt").read_text()
     resumed = invoke("resume", cut)
     assert resumed.exit_code == 0, resumed.stderr
     for name in ("history.jsonl", "model.safetensors", "checkpoint.safetensors", "ended.txt"):

@@ -1,12 +1,14 @@
 """``dynamite run``."""
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
 
 from dynamite_fl.training.history import read_history
 from tests._cli.commands import dynamite, invoke
+from tests.processes import main, run_forked
 
 SHORT = ("--set", "limits.rounds=12", "--set", "task.model=softmax")
 STREAM = ("--set", 'stream={preset="smooth-c", scale=0.01, every=3, size=10, buffer_size=60}')
@@ -37,8 +39,8 @@ def test_the_first_line_comes_before_pytorch_is_loaded(tmp_path: Path) -> None:
     """A person sees something at once; the accuracy is shown only when there is one."""
     watch = "import sys, typer; echo = typer.echo\n"
     watch += "typer.echo = lambda text, **k: echo(f'{text} {\"torch\" in sys.modules}', **k)"
-    words = ("--runs", tmp_path, "--name", "a", *SHORT)
-    result = dynamite("run", *words, before=watch)
+    small = ("--set", "limits.rounds=2", "--set", "task={model='softmax', dataset='synthetic'}")
+    result = dynamite("run", "--runs", tmp_path, "--name", "a", *small, before=watch)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[0] == f"Training in {tmp_path / 'a'} False"
     assert "nan" not in result.stdout + result.stderr
@@ -141,10 +143,13 @@ def test_a_training_that_diverges_says_what_to_change(
 
 def test_a_full_disk_is_said_and_leaves_nothing_half_written(tmp_path: Path) -> None:
     """A limit on the size of files that is smaller than a checkpoint stands for the disk."""
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
-    words = ("--runs", tmp_path, "--name", "a", *SHORT, "--set", "controller.name=dynamite")
-    result = dynamite("run", *words, before=limit)
-    assert result.returncode == 2, result.stderr
-    assert "File too large" in result.stderr
+    words = ("run", "--runs", tmp_path, "--name", "a", *SHORT, "--set", "controller.name=dynamite")
+
+    def run() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+        main(*words)
+
+    assert run_forked(run, tmp_path / "output.txt") == 2
+    assert "File too large" in (tmp_path / "output.txt").read_text()
     assert not (tmp_path / "a" / "checkpoint.safetensors").exists()
     assert not list((tmp_path / "a").glob(".writing-*"))

@@ -20,7 +20,7 @@ def test_no_sample_comes_again_before_all_were_used(population: int, sizes: list
         assert part.max() < population
 
 
-def test_every_sample_is_as_likely() -> None:
+def test_every_sample_is_drawn_with_the_same_probability() -> None:
     """Chi-square over first batches of 3 of 10; the bound is the 99.9 % point at 9 degrees."""
     counts: Counter[int] = Counter()
     rounds = 4000

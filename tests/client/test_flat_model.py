@@ -5,6 +5,7 @@ from torch import nn
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.task.registry import make_task
 from dynamite_fl.task.task import Task
+from tests.client.tasks import line_task
 
 
 def test_weights_are_views_by_name() -> None:
@@ -54,3 +55,11 @@ def test_models_that_keep_more_than_weights_are_refused() -> None:
     )
     with pytest.raises(ValueError, match="use group normalisation instead"):
         FlatModel(task, seed=0)
+
+
+def test_the_penalty_is_part_of_loss_and_gradient() -> None:
+    task = line_task([[1.0, 0.0]], [2.0], start=(4.0, 2.0), penalty=0.5)
+    model = FlatModel(task, seed=0)
+    loss, gradient = model.gradient(model.first_weights, task.train_inputs, task.train_targets)
+    assert float(loss) == 2.0 + 0.25 * 20  # (4 - 2)^2/2 + 0.5/2 |w|^2
+    assert gradient.tolist() == [2.0 + 2.0, 0.0 + 1.0]

@@ -10,7 +10,7 @@ from dynamite_fl.records import IntArray
 from tests.control.probed_rounds import ALL, FLEET, LIMITS, decide, same, second_round
 
 
-def test_first_round() -> None:
+def test_the_first_round_by_hand() -> None:
     """100 rounds of 4: (400 - 100)/(100 * 0.01) = 300 samples, 30 of them the last client's.
 
     Within a second a round, the first client does 0.89 * 50 = 44 samples.

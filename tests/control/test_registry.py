@@ -106,7 +106,9 @@ ROOM = Limits(
 
 @pytest.mark.parametrize("name", CONTROLLERS)
 @pytest.mark.parametrize("rounds", [60, None])
-def test_the_same_again(name: str, rounds: int | None) -> None:
+def test_the_same_reports_give_the_same_plans_within_the_limits(
+    name: str, rounds: int | None
+) -> None:
     given = dataclasses.replace(ROOM, rounds=rounds)
     runs = [[*training(make(name), BIG, given, World(BIG, 5), 12)] for _ in range(2)]
     assert len(runs[0]) == len(runs[1]) == 12
@@ -118,7 +120,7 @@ def test_the_same_again(name: str, rounds: int | None) -> None:
 
 
 @pytest.mark.parametrize("name", CONTROLLERS)
-def test_all_absent(name: str) -> None:
+def test_training_goes_on_if_all_clients_are_absent(name: str) -> None:
     world = World(BIG, 3, absence=1.0)
     assert len([*training(make(name), BIG, ROOM, world, 5)]) == 5
 

@@ -120,7 +120,7 @@ def test_one_seed_shows_no_spread() -> None:
     assert absent.verdict == "not at this scale"
 
 
-def test_alike() -> None:
+def test_a_claim_that_two_are_alike_has_a_threshold() -> None:
     """0.01 and -0.005 apart: mean 0.0025, error 0.0075, 0.01 with it."""
     numbers = outcome({"a": {"we": [0.51, 0.600], "b": [0.50, 0.605]}})
     assert judged(claim("alike", of="we", over=["b"], threshold=0.0101), numbers).verdict == "holds"
@@ -165,7 +165,7 @@ def test_greater_in_one_panel_than_in_another() -> None:
     assert judged(back, numbers, ("a",)).verdict == "not at this scale"
 
 
-def test_theorem_two() -> None:
+def test_claims_about_the_plans_of_theorem_2() -> None:
     plans = {"a": {0: {20: (12, 5), 300: (6, 10)}, 1: {20: (9, 6), 300: (4, 15)}}}
     numbers = Outcome({}, plans=plans)
     assert judged(claim("theorem-falls"), numbers).verdict == "holds"

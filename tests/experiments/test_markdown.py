@@ -30,7 +30,7 @@ def test_comparisons_that_cannot_be_judged() -> None:
     assert words(*absent) == "not measured: p0, p1, p2, p3 and 2 more"
 
 
-def test_numbers() -> None:
+def test_numbers_in_words() -> None:
     assert number_in_words(spread_of([0.2, 0.4]), "accuracy") == "30.0% ± 14.1"
     assert number_in_words(spread_of([0.2]), "accuracy") == "20.0%"
     assert number_in_words(spread_of([1.0, 3.0]), "steps_change") == "+2.0 ± 1.4"

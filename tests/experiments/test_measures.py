@@ -13,7 +13,7 @@ from dynamite_fl.experiments.measures import (
 from tests.experiments.histories import history
 
 
-def test_ends() -> None:
+def test_measures_at_the_end_of_a_run() -> None:
     values = measure(history([0.2, 0.4, 0.3], worst=0.1))
     assert (values["accuracy"], values["worst_class"]) == (0.3, 0.1)
     assert (values["rounds"], values["seconds"], values["cost"]) == (3, 6, 30)
@@ -24,7 +24,7 @@ def test_every_measure_has_a_title() -> None:
     assert set(measure(run, target=0.5, burst=5)) == set(MEASURES)
 
 
-def test_first_rounds() -> None:
+def test_measures_after_the_first_rounds() -> None:
     """After round 2 the last accuracy is that of round 1; no run has four rounds."""
     run = history([0.2, None, 0.3])
     assert [measure(first_rounds({0: run}, k)[0])["accuracy"] for k in (1, 2, 3)] == [0.2, 0.2, 0.3]

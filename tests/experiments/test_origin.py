@@ -33,7 +33,7 @@ def test_a_folder_without_a_note() -> None:
     assert read_origins(Path("nowhere")) == []
 
 
-def test_words() -> None:
+def test_origins_are_described_in_words() -> None:
     both = "from 2026-01-02 to 2026-01-05 with version 0.1.0, commit abc, def+"
     assert in_words([FIRST, SECOND]) == both
     assert in_words([Origin("2026-01-02", "0.1.0", "")]) == "on 2026-01-02 with version 0.1.0"

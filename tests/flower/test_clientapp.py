@@ -29,6 +29,7 @@ from dynamite_fl.stream.buffer import Storage
 from tests.flower.fleet import order
 from tests.flower.local_grid import App, LocalGrid
 from tests.flower.machines import ENVIRONMENT
+from tests.processes import HANG_SECONDS
 from tests.trainings import digits
 
 
@@ -115,7 +116,7 @@ def test_a_node_killed_in_training_goes_on_with_its_samples(folder: Path) -> Non
     with SuperLink("127.0.0.1", 0) as link:
         process = node_process(folder, link.port)
         try:
-            timeouts = Timeouts(join_seconds=300.0, min_round_seconds=20.0)
+            timeouts = Timeouts(join_seconds=HANG_SECONDS, min_round_seconds=20.0)
             engine = FlowerEngine(
                 link.grid, digits(), 1, 0.1, registered=link.registered, timeouts=timeouts
             )
@@ -123,11 +124,11 @@ def test_a_node_killed_in_training_goes_on_with_its_samples(folder: Path) -> Non
             weights = engine.first_weights()
             assert engine.run_round(order(1, weights, clients=1)).report.samples.tolist() == [40]
             process.send_signal(signal.SIGKILL)
-            assert process.wait(20) == -signal.SIGKILL
+            assert process.wait(HANG_SECONDS) == -signal.SIGKILL
             (folder / "samples" / "1.npz").unlink()  # the samples are in the node's state folder
             arrive(folder / "samples", "2.npz", 40)
             process = node_process(folder, link.port)
-            report, until = None, time.monotonic() + 300
+            report, until = None, time.monotonic() + HANG_SECONDS
             while report is None or not report.present.all():
                 assert time.monotonic() < until
                 engine.roster.update()
@@ -137,7 +138,7 @@ def test_a_node_killed_in_training_goes_on_with_its_samples(folder: Path) -> Non
             assert report.probe.smoothness[0] > 0  # it has its memory of round 1
         finally:
             process.kill()
-            process.wait(20)
+            process.wait(HANG_SECONDS)
 
 
 def assert_same(one: Reply, other: Reply) -> None:

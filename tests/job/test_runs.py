@@ -53,7 +53,7 @@ def test_what_changes_no_result_may_differ(begun: RunFolder, override: str) -> N
 
 
 def test_other_data_is_refused(begun: RunFolder) -> None:
-    with pytest.raises(RunFolderError, match="the training data differ from what"):
+    with pytest.raises(RunFolderError, match="the training data changed"):
         open_run(begun, job(), data={"training data": "5678", "model": "1"})
 
 

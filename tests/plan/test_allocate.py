@@ -41,9 +41,9 @@ def test_split_is_no_worse_than_an_integer_program(split: Split) -> None:
 @pytest.mark.parametrize("spread", [0.0, 0.5, 3.0])
 def test_split_of_many_clients(spread: float) -> None:
     rng = np.random.default_rng(0)
-    weights = rng.lognormal(0, spread, 5000)
-    ceilings = rng.integers(1, 400, 5000).astype(float)
-    for total in (5000, 5001, 50_000, ceilings.sum() - 1, ceilings.sum()):
+    weights = rng.lognormal(0, spread, 1000)
+    ceilings = rng.integers(1, 200, 1000).astype(float)
+    for total in (1000, 1001, 10_000, ceilings.sum() - 1, ceilings.sum()):
         split = (weights, ceilings, float(total))
         assert noise_of(split) == pytest.approx(greedy_noise(*split), rel=1e-12)
 

@@ -239,7 +239,7 @@ def test_bound_is_the_objective_of_the_plan() -> None:
     assert plan.bound == cumulative_bound(EXAMPLE, plan.rounds, plan.local_steps, noise)
 
 
-def test_what_binds() -> None:
+def test_the_plan_names_the_limits_that_bind() -> None:
     fleet, given = example()
     rich = replace(given, budget=math.inf, deadline=math.inf, max_local_steps=1)
     cases = {
@@ -316,7 +316,7 @@ def test_extreme_losses(field: str, value: float) -> None:
         assert math.isfinite(plan.bound)
 
 
-def test_buffers_bind() -> None:
+def test_a_buffer_limits_batches_below_the_samples() -> None:
     fleet = Fleet(
         samples=[50, 9],
         gradient_variance=1,

@@ -29,7 +29,7 @@ def test_seconds_and_cost_by_hand() -> None:
     assert round_cost(prices, 3, 10) == 17
 
 
-def test_the_lost_k() -> None:
+def test_the_budget_is_divided_by_the_rounds() -> None:
     """Misprint 1: the paper's own numbers give 66.7 samples a client, not 200,000."""
     fleet = Fleet(samples=[10**6] * 20, gradient_variance=1, samples_per_second=1, comm_seconds=0)
     prices = Limits(deadline=math.inf, budget=10_000, cost_per_sample=0.0005, cost_per_round=2)

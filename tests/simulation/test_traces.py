@@ -50,7 +50,7 @@ def stepwise(trace: Trace, start: float, size: float, step: float) -> float:
     return at - start
 
 
-def test_by_hand() -> None:
+def test_transfers_by_hand() -> None:
     # In MB/s: 1 for 2 s, 0 for 1 s, 2 for 3 s, and 0.5 for 2 s, the median of 2, 1 and 3.
     trace = Trace(seconds=[5, 7, 8, 11], mbps=[8, 0, 16, 4])
     assert trace.period == 8.0
@@ -156,7 +156,9 @@ def test_whole_periods_end_where_they_should(trace: Trace, periods: int) -> None
         (["a"], [1], "Trace.seconds must be a number for each"),
     ],
 )
-def test_refuses(seconds: list[float], mbps: float | list[float], message: str) -> None:
+def test_traces_that_cannot_be_used_are_refused(
+    seconds: list[float], mbps: float | list[float], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         Trace(seconds=seconds, mbps=mbps)
 
@@ -181,7 +183,7 @@ def test_reads_files_with_and_without_header(tmp_path: Path, header: str) -> Non
         ("0,1\n0,2\n", r"t.csv: Trace.seconds\[1\]"),
     ],
 )
-def test_refuses_files(tmp_path: Path, text: str, message: str) -> None:
+def test_files_that_hold_no_trace_are_refused(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "t.csv"
     file.write_text(text)
     with pytest.raises(ValueError, match=message):

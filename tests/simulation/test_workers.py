@@ -2,12 +2,10 @@ import gc
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -29,6 +27,7 @@ from dynamite_fl.training.loop import Schedule, Training, begin, rounds
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
+from tests.processes import HANG_SECONDS, is_running, wait_until
 
 pytestmark = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork"
@@ -191,29 +190,47 @@ def test_a_killed_worker_is_an_error_and_not_a_hang() -> None:
     victim = workers._processes[1].pid
     assert victim is not None
     os.kill(victim, signal.SIGKILL)
-    start = time.monotonic()
     with pytest.raises(WorkerError, match=r"worker 1 of 2 .* signal 9"):
         workers.run_round(orders, states)
-    assert time.monotonic() - start < 5
     with pytest.raises(WorkerError, match="have been ended"):
         workers.run_round(orders, states)
 
 
+class Pausing:
+    """A loss that tells when a worker computes it, and waits to be allowed to go on."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("fork")
+        self.begun, self.may_go_on = context.Event(), context.Event()
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self.begun.set()
+        self.may_go_on.wait(HANG_SECONDS)
+        return losses.cross_entropy(outputs, targets)
+
+    def once_begun(self, action: Callable[[], None]) -> threading.Thread:
+        """Start a thread that acts when a worker computes, and then lets it go on."""
+
+        def act() -> None:
+            self.begun.wait(HANG_SECONDS)
+            action()
+            self.may_go_on.set()
+
+        thread = threading.Thread(target=act)
+        thread.start()
+        return thread
+
+
 def test_a_worker_killed_while_it_computes_is_an_error() -> None:
-    engine = make_engine(2)
-    engine = replace(engine, task=replace(engine.task, loss=lasts))
-    workers = worker_processes(engine)
+    loss, engine = Pausing(), make_engine(2)
+    workers = worker_processes(replace(engine, task=replace(engine.task, loss=loss)))
     workers.keep([])
     victim = workers._processes[0].pid
     assert victim is not None
-    threading.Timer(0.3, os.kill, (victim, signal.SIGKILL)).start()
+    killing = loss.once_begun(lambda: os.kill(victim, signal.SIGKILL))
     with pytest.raises(WorkerError, match="worker 0"):
         workers.run_round(orders_for(engine, engine.first_weights()), [ClientState()] * CLIENTS)
-
-
-def lasts(outputs: Tensor, targets: Tensor) -> Tensor:
-    time.sleep(60)
-    return losses.cross_entropy(outputs, targets)
+    killing.join()
 
 
 def fails(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -231,17 +248,19 @@ def test_a_failing_loss_is_told_with_its_place() -> None:
 
 
 def test_ctrl_c_in_a_round_leaves_workers_that_answer() -> None:
-    engine = make_engine(2)
+    loss, engine = Pausing(), make_engine(2)
+    loss.may_go_on.set()
+    engine = replace(engine, task=replace(engine.task, loss=loss))
     weights = engine.first_weights()
     workers = worker_processes(engine)
     first = workers.run_round(orders_for(engine, weights), [ClientState()] * CLIENTS)
     workers.keep(range(CLIENTS))
-    long = [replace(order, local_steps=500) for order in orders_for(engine, weights, 2)]
-    long = [replace(o, local_steps=1) if o.client > 3 else o for o in long]
-    interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    interrupt.start()
+    loss.begun.clear()
+    loss.may_go_on.clear()
+    pressing = loss.once_begun(lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        workers.run_round(long, [reply.state for reply in first])
+        workers.run_round(orders_for(engine, weights, 2), [reply.state for reply in first])
+    pressing.join()
     states = workers.take_states()
     assert sorted(states) == list(range(CLIENTS))
     again = workers.run_round(orders_for(engine, weights, 2), [states[c] for c in range(CLIENTS)])
@@ -265,48 +284,50 @@ def test_closing_and_forgetting_end_the_workers() -> None:
     assert multiprocessing.active_children() == []
 
 
-ORPHANS = """
-import multiprocessing, os, signal, sys, time
-sys.path.insert(0, {root!r})
-from tests.simulation.test_workers import make_engine, orders_for
-engine = make_engine(2)
-engine._execute(orders_for(engine, engine.first_weights()))
-print(*[child.pid for child in multiprocessing.active_children()], flush=True)
-{end}
-"""
+def end_normally() -> None:
+    pass
+
+
+def end_with_an_error() -> None:
+    raise SystemExit(3)
+
+
+def end_by_ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def end_when_asked() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def end_at_once() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def start_workers_and_end(pids: Connection, end: Callable[[], None]) -> None:
+    engine = make_engine(2)
+    engine._execute(orders_for(engine, engine.first_weights()))
+    pids.send([child.pid for child in multiprocessing.active_children()])
+    end()
 
 
 @pytest.mark.parametrize(
-    "end",
-    [
-        "pass",
-        "raise SystemExit(3)",
-        "os.kill(os.getpid(), signal.SIGINT)",
-        "os.kill(os.getpid(), signal.SIGTERM)",
-        "os.kill(os.getpid(), signal.SIGKILL)",
-    ],
+    "end", [end_normally, end_with_an_error, end_by_ctrl_c, end_when_asked, end_at_once]
 )
-def test_workers_do_not_outlive_the_parent(end: str) -> None:
-    program = ORPHANS.format(root=str(Path(__file__).parents[2]), end=end)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
-    )
-    workers = [int(pid) for pid in done.stdout.split()]
-    assert len(workers) == 2, done.stderr
-    deadline = time.monotonic() + 10
-    while any(runs(pid) for pid in workers):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def test_workers_do_not_outlive_the_parent(end: Callable[[], None]) -> None:
+    """The parent is a fork of this process, which takes no time to start."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    parent = context.Process(target=start_workers_and_end, args=(theirs, end))
+    parent.start()
+    workers = ours.recv()
+    assert len(workers) == 2
+    parent.join(HANG_SECONDS)
+    assert parent.exitcode is not None
+    wait_until(lambda: not any(map(is_running, workers)))
 
 
-def runs(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-
-
-def test_placeholders() -> None:
+def test_a_placeholder_stands_for_a_state_without_its_tensors() -> None:
     memory = ProbeMemory(torch.arange(3).numpy(), torch.ones(4), 0.5, torch.ones(4), 0.7)
     state = ClientState(memory, 2.0)
     light = placeholder(state)
@@ -318,6 +339,6 @@ def test_placeholders() -> None:
     assert light.memory.batch.size == 3
 
 
-def test_workers_must_be_some() -> None:
+def test_at_least_one_worker_is_needed() -> None:
     with pytest.raises(ValueError, match="workers is 0"):
         make_engine(0)

@@ -133,6 +133,6 @@ def test_a_wrong_table_is_refused_with_one_line(table: object, message: str) -> 
         lambda: Stream.preset("never"),
     ],
 )
-def test_python_refuses_the_same(make: Callable[[], Stream]) -> None:
+def test_streams_made_in_python_are_checked_as_tables_are(make: Callable[[], Stream]) -> None:
     with pytest.raises(ValueError, match=r"stream\.(arrivals|preset)"):
         make()

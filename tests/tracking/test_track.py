@@ -1,6 +1,8 @@
 """Trackers, checked by what their own libraries read back."""
 
+import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -26,8 +28,10 @@ from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session, Tracking
 from tests._cli.commands import invoke
+from tests.compare.threads import threads_for_processes
 from tests.report.runs import SHORT
 
+__all__ = ["threads_for_processes"]  # a fixture
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:mlflow"),
@@ -38,6 +42,22 @@ pytestmark = [
 def _no_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an empty database of MLflow; creating its tables takes seconds."""
+    file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments()
+    return file
+
+
+@pytest.fixture
+def runs(tmp_path: Path, database: Path) -> Path:
+    """Return a folder for runs that has an empty database of MLflow."""
+    (tmp_path / "runs").mkdir()
+    shutil.copy(database, tmp_path / "runs")
+    return tmp_path / "runs"
 
 
 def session(
@@ -127,9 +147,9 @@ def test_one_setting_of_the_job_is_enough(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_resume_records_no_round_twice(tmp_path: Path, name: str) -> None:
+def test_a_resume_records_no_round_twice(runs: Path, name: str) -> None:
     """The run is killed after round 8 with a checkpoint of round 5, so 6 to 8 are played again."""
-    folder = tmp_path / "runs" / "a"
+    folder = runs / "a"
     rounds: list[int] = []
 
     def kill() -> bool:
@@ -204,7 +224,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=partial(server.serve_forever, poll_interval=0.02), daemon=True).start()
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}/[/red]")
         yield paths
         server.shutdown()
@@ -238,32 +258,37 @@ class Impatient(CompareView):
         raise KeyboardInterrupt
 
 
-def in_processes(folder: Path, view: CompareView, *overrides: str) -> dict[str, str]:
+def compare(folder: Path, view: CompareView, *overrides: str) -> dict[str, str]:
     job = load_training_job(overrides=[*SHORT, 'training.track=["mlflow"]', *overrides])
     return run_all(runs_of(job, contenders_of(job, ["fedavg"]), [0], folder), None, 1, view)
 
 
+@pytest.mark.usefixtures("threads_for_processes")
 def test_a_run_of_a_comparison_warns_of_a_failing_tracker(
     tmp_path: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert in_processes(tmp_path, CompareView(Console(width=200)), "limits.rounds=1") == {}
+    assert compare(tmp_path, CompareView(Console(width=200)), "limits.rounds=1") == {}
     assert asked
     assert (
         "fedavg-0: mlflow cannot record rounds, but training goes on: " in capsys.readouterr().out
     )
 
 
-def test_an_interrupted_run_is_killed_in_mlflow(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("threads_for_processes")
+def test_an_interrupted_run_is_killed_in_mlflow(runs: Path) -> None:
     endless = ("limits.rounds=100000", "limits.deadline=1e9", "limits.budget=1e9")
     with pytest.raises(KeyboardInterrupt):
-        in_processes(tmp_path, Impatient(Console()), *endless)
-    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+        compare(runs, Impatient(Console()), *endless)
+    client = MlflowClient(tracking_uri=f"sqlite:///{runs / 'mlflow.db'}")
     (found,) = runs_in(client, "dynamite")
     assert found.info.status == "KILLED"
-    assert (tmp_path / "fedavg-0" / "checkpoint.safetensors").exists()
+    assert (runs / "fedavg-0" / "checkpoint.safetensors").exists()
 
 
-def test_mlflow_obeys_its_own_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_obeys_its_own_variables(
+    tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(database, tmp_path / "elsewhere.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'elsewhere.db'}")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "mine")
     monkeypatch.chdir(tmp_path)

@@ -54,7 +54,7 @@ def test_a_record_comes_back_to_the_bit(tmp_path: Path) -> None:
     assert math.isnan(after.anything.column[0])
 
 
-def test_nothing_stays_nothing(tmp_path: Path) -> None:
+def test_none_is_read_as_none(tmp_path: Path) -> None:
     save_record(tmp_path / "record", sample(None))
     assert load_record(tmp_path / "record", Outer, unknown=Inner).inner is None
 

@@ -20,7 +20,9 @@ def test_cohorts_are_drawn_anew_each_round_and_again_the_same() -> None:
 
 
 @pytest.mark.parametrize(("by", "expected"), [("uniform", 0.25), ("data", 0.05)])
-def test_chances(by: str, expected: float) -> None:
+def test_clients_are_drawn_with_the_chances_that_the_selection_says(
+    by: str, expected: float
+) -> None:
     """How often client 0 is drawn alone, within four standard errors."""
     rounds = 4000
     drawn = [draw_cohort(SAMPLES, Selection(size=1, by=by), 0, k)[0] for k in range(1, rounds + 1)]

@@ -1,7 +1,6 @@
 """Histories: their figures, and reading files that may be damaged."""
 
 import math
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ from dynamite_fl.training.history import (
     recover_history,
 )
 from dynamite_fl.training.round_record import RoundRecord
+from tests.processes import run_python
 from tests.training.records import record
 
 RECORDS = (
@@ -125,4 +125,5 @@ from dynamite_fl.training.history import read_history
 assert len(read_history(Path({str(written(tmp_path, *RECORDS))!r}))) == 4
 assert not {{"numpy", "torch"}} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    result = run_python(script)
+    assert result.returncode == 0, result.stderr

@@ -27,7 +27,7 @@ def test_what_remains() -> None:
 @pytest.mark.parametrize(
     "book", [Ledger(rounds=3), Ledger(seconds=10.0), Ledger(cost=20.0), Ledger(cost=20.5)]
 )
-def test_nothing_remains(book: Ledger) -> None:
+def test_a_limit_that_is_used_up_leaves_no_round(book: Ledger) -> None:
     assert book.remaining(LIMITS) is None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dynamite_fl.control.registry import CONTROLLERS
 from dynamite_fl.plan.feasibility import Infeasible
 from dynamite_fl.training.history import read_history
 from dynamite_fl.training.round_record import RoundRecord
@@ -55,6 +56,24 @@ def test_ctrl_c_waits_for_the_round_and_saves(tmp_path: Path) -> None:
     resumed = Session(training("dynamite"), folder).run()
     assert resumed.history == whole.history
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_an_interruption_changes_no_byte_with_any_controller(tmp_path: Path, name: str) -> None:
+    """The training is stopped after its second round, and goes on in a new session."""
+    whole, cut = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "cut")
+    for folder in (whole, cut):
+        folder.path.mkdir()
+    Session(training(name), whole).run()
+    seen = list[RoundRecord]()
+    stopped = Session(
+        training(name), cut, on_round=[seen.append], should_stop=lambda: len(seen) == 2
+    ).run()
+    assert stopped.stopped_by is None
+    Session(training(name), cut).run()
+    for file in ("history", "model", "ended", "checkpoint"):
+        ours, theirs = getattr(cut, file), getattr(whole, file)
+        assert ours.read_bytes() == theirs.read_bytes(), file
 
 
 def test_a_second_ctrl_c_ends_at_once() -> None:

@@ -82,11 +82,11 @@ def compare(
     """Compare controllers and show the result."""
     from datetime import datetime
 
-    from dynamite_fl.job.training import load_training_job
+    from dynamite_fl.job.runs import load_job_file
 
     with errors(as_json):
         folder = runs / (name or datetime.now().strftime("compare-%Y-%m-%d-%H%M%S"))
-        loaded = load_training_job(job, overrides or [])
+        loaded = load_job_file(job, overrides or [])
         typer.echo(f"Comparing in {folder}", err=True)
 
         from dynamite_fl.compare.comparison import ComparisonRequest  # loads PyTorch

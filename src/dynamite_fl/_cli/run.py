@@ -49,7 +49,7 @@ def run(
     """Run a job in a new run folder."""
     from datetime import datetime
 
-    from dynamite_fl.job.training import load_training_job
+    from dynamite_fl.job.runs import load_job_file
     from dynamite_fl.training.run_folder import RunFolder
 
     with errors(as_json):
@@ -59,7 +59,7 @@ def run(
                 f"{folder.path} exists already: choose another --name, or go on with "
                 f"dynamite resume {folder.path}"
             )
-        loaded = load_training_job(job, overrides or [])
+        loaded = load_job_file(job, overrides or [])
         typer.echo(f"Training in {folder.path}", err=as_json)
 
         from dynamite_fl._cli.train import train_simulated  # only now, since it loads PyTorch

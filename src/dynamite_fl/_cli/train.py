@@ -8,6 +8,7 @@ from rich.console import Console
 from dynamite_fl._cli.errors import INTERRUPTED
 from dynamite_fl._cli.show import show_run
 from dynamite_fl._cli.views.run import RunView
+from dynamite_fl.errors import MissingExtra
 from dynamite_fl.job.build import Given, build_training
 from dynamite_fl.job.runs import open_run
 from dynamite_fl.job.training import TrainingJob
@@ -44,7 +45,8 @@ def train_simulated(
     training = build_training(job, data_dir, given)
     if on_ray:
         _put_on_ray(training)
-    train_and_show(job, training, folder, as_json)
+    how_to_go_on = f"dynamite resume {folder.path}" + (f" --task {task}" if task else "")
+    train_and_show(job, training, folder, as_json, how_to_go_on=how_to_go_on)
 
 
 def train_and_show(
@@ -54,7 +56,7 @@ def train_and_show(
     as_json: bool,
     *,
     seconds_between_checkpoints: float = 30.0,
-    how_to_go_on: str | None = None,
+    how_to_go_on: str,
 ) -> None:
     """Run a session with a live view, then show the run's summary.
 
@@ -74,7 +76,6 @@ def train_and_show(
             seconds_between_checkpoints=seconds_between_checkpoints,
         ).run()
     if outcome.stopped_by is None:
-        how_to_go_on = how_to_go_on or f"dynamite resume {folder.path}"
         console.print(f"Interrupted. To go on: {how_to_go_on}", markup=False, soft_wrap=True)
         raise SystemExit(INTERRUPTED)
     show_run(folder, as_json)
@@ -85,7 +86,11 @@ def _put_on_ray(training: Training) -> None:
     from typing import cast
 
     from dynamite_fl.simulation.engine import SimulatedEngine
-    from dynamite_fl.simulation.ray import RayExecutor
+
+    try:
+        from dynamite_fl.simulation.ray import RayExecutor
+    except ModuleNotFoundError:
+        raise MissingExtra("--engine ray", "ray") from None
 
     engine = cast(SimulatedEngine, training.engine)
     engine.close()  # ends the workers of a pilot run, if there was one

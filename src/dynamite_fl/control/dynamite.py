@@ -83,7 +83,10 @@ class Dynamite:
     most_quadratic_bound: float | None = None
 
     def __post_init__(self) -> None:
-        check_settings(self.learning_rate, self.first_batch, self.most_quadratic_bound)
+        check_number("learning_rate", self.learning_rate, positive=True)
+        check_whole("first_batch", self.first_batch)
+        if self.most_quadratic_bound is not None:
+            check_number("most_quadratic_bound", self.most_quadratic_bound, positive=True)
 
     @property
     def measures(self) -> Measure:
@@ -95,8 +98,9 @@ class Dynamite:
         return known_means(state.loss)
 
     def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, DynamiteState]:
-        """Plan one local step and the same batch size for all clients."""
-        plan = plan_before_probe(fleet.subset(cohort), limits, 1, self.first_batch)
+        """Plan the same batch size for all clients, and few local steps."""
+        steps = self._least_steps(limits)
+        plan = _plan_before_probe(fleet.subset(cohort), limits, steps, self.first_batch)
         return plan, DynamiteState(nothing_measured(len(fleet)))
 
     def adapt(
@@ -108,54 +112,48 @@ class Dynamite:
         state: DynamiteState,
     ) -> tuple[Plan, DynamiteState]:
         """Plan the next round of least marginal bound."""
-        state = learn(state, report, self.learning_rate, self.most_quadratic_bound)
+        most = self.most_quadratic_bound or 1 / self.learning_rate
+        state = replace(state, loss=update_loss(state.loss, report, most))
         fleet = with_measured_variance(fleet, state.loss).subset(cohort)
         geometry = loss_geometry(known_means(state.loss), self.learning_rate)
+        steps = self._least_steps(remaining)
         if geometry is None:
-            return plan_before_probe(fleet, remaining, 1, self.first_batch), state
-        state, remaining = choose_rounds(state, report.round_index, fleet, remaining, geometry)
-        limits = fit_rounds(fleet, remaining)
-        return cooptimize(fleet, limits, geometry, marginal_bound), state
+            return _plan_before_probe(fleet, remaining, steps, self.first_batch), state
+        bound = self._restricted(tight_cumulative_bound, remaining)
+        state, remaining = _choose_rounds(
+            state, report.round_index, fleet, remaining, geometry, bound
+        )
+        return self._best_plan(fleet, fit_rounds(fleet, remaining, steps), geometry), state
+
+    # What the ablations (ablations.py) replace
+
+    def _least_steps(self, limits: Limits) -> int:  # noqa: ARG002  an ablation needs them
+        """Return the fewest local steps that a plan may have."""
+        return 1
+
+    def _restricted(self, bound: Bound, limits: Limits) -> Bound:  # noqa: ARG002
+        """Return the bound, infinite for local steps that a plan may not have."""
+        return bound
+
+    def _best_plan(self, fleet: Fleet, limits: Limits, geometry: LossGeometry) -> Plan:
+        """Return the plan of least marginal bound."""
+        return cooptimize(fleet, limits, geometry, self._restricted(marginal_bound, limits))
 
 
-# The parts that DYNAMITE shares with its ablations (ablations.py)
-
-
-def check_settings(
-    learning_rate: float, first_batch: int, most_quadratic_bound: float | None
-) -> None:
-    """Raise ``InvalidInput`` if a setting is wrong."""
-    check_number("learning_rate", learning_rate, positive=True)
-    check_whole("first_batch", first_batch)
-    if most_quadratic_bound is not None:
-        check_number("most_quadratic_bound", most_quadratic_bound, positive=True)
-
-
-def learn(
-    state: DynamiteState,
-    report: RoundReport,
-    learning_rate: float,
-    most_quadratic_bound: float | None,
-) -> DynamiteState:
-    """Return the state with the probe of one more round."""
-    most = most_quadratic_bound or 1 / learning_rate
-    return replace(state, loss=update_loss(state.loss, report, most))
-
-
-def plan_before_probe(fleet: Fleet, limits: Limits, local_steps: int, batch_size: int) -> Plan:
+def _plan_before_probe(fleet: Fleet, limits: Limits, local_steps: int, batch_size: int) -> Plan:
     """Plan the given batch size for all clients, or the largest with which the rounds fit."""
     fitting = fit_rounds(fleet, limits, local_steps)
     largest = largest_batch(fleet, fitting, fitting.rounds or 1, local_steps)
     return constant_plan(fleet, fitting, local_steps, min(batch_size, largest))
 
 
-def choose_rounds(
+def _choose_rounds(
     state: DynamiteState,
     round_index: int,
     fleet: Fleet,
     remaining: Limits,
     geometry: LossGeometry,
-    bound: Bound = tight_cumulative_bound,
+    bound: Bound,
 ) -> tuple[DynamiteState, Limits]:
     """Return the remaining limits with a number of rounds, and the state with the choice.
 

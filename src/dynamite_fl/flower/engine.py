@@ -11,7 +11,7 @@ from flwr.app import RecordDict
 from torch import Tensor
 
 from dynamite_fl.client.flat_model import FlatModel
-from dynamite_fl.client.messages import ClientState, Order
+from dynamite_fl.client.messages import ClientState
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.control.estimate.speed import fill_with_median
 from dynamite_fl.errors import TooFewNodes
@@ -223,18 +223,7 @@ class FlowerEngine:
     def _order(self, order: RoundOrder, client: int) -> RecordDict:
         """Return the content of the message that orders a round from one client."""
         (position,) = np.flatnonzero(order.cohort == client)
-        client_order = Order(
-            client=client,
-            round_index=order.round_index,
-            weights=order.weights,
-            local_steps=order.plan.local_steps,
-            batch_size=int(order.plan.batch_sizes[position]),
-            learning_rate=self.learning_rate,
-            probe=order.probe,
-            remember=order.remember,
-            path=order.path,
-            sketch=order.sketch,
-        )
+        client_order = order.for_client(int(position), self.learning_rate)
         return to_content(TrainOrder(self.roster.training, client_order))
 
     def _answer(self, order: RoundOrder, client: int, response: Response | None) -> Answer | None:

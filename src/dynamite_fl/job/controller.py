@@ -20,7 +20,8 @@ def controller_table(controller: Controller[Any]) -> dict[str, Any]:
         {'name': 'fedavg', 'local_steps': 5}
     """
     given: Any = controller
-    if isinstance(given, type) or not is_dataclass(given):
+    frozen = is_dataclass(given) and getattr(given, "__dataclass_params__").frozen  # noqa: B009
+    if isinstance(given, type) or not frozen:
         raise InvalidInput(
             f"controller is {controller!r}: give a name, module:Class, or an object of a class "
             "with @dataclass(frozen=True)"
@@ -28,9 +29,11 @@ def controller_table(controller: Controller[Any]) -> dict[str, Any]:
     settings = {
         field.name: getattr(controller, field.name)
         for field in fields(given)
-        if field.name != "learning_rate"
-        and (field.default is MISSING or not _is_default(controller, field))
+        if field.init and field.name != "learning_rate" and not _is_default(controller, field)
     }
+    for key in ("name", "made_in_python"):
+        if key in settings:
+            raise InvalidInput(f"the controller has a setting {key!r}: a job means another by it")
     plain = {key: value for key, value in settings.items() if _fits_toml(value)}
     others = [key for key in settings if key not in plain]
     table = {"name": _name(controller), **plain}
@@ -46,10 +49,13 @@ def _name(controller: Controller[Any]) -> str:
 
 def _is_default(controller: object, field: Field[Any]) -> bool:
     value = getattr(controller, field.name)
+    if field.default_factory is not MISSING:
+        return bool(value == field.default_factory())
     return value is field.default or (_fits_toml(value) and value == field.default)
 
 
 def _fits_toml(value: object) -> bool:
-    if isinstance(value, list | tuple):
+    """Return whether a value comes back from TOML as it is: a tuple or an enum would not."""
+    if type(value) is list:
         return all(map(_fits_toml, value))
-    return isinstance(value, bool | int | float | str)
+    return type(value) in (bool, int, float, str)

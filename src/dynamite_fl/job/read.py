@@ -13,6 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from dynamite_fl._csv import read_text
 from dynamite_fl._validate import check_keys
 from dynamite_fl.errors import InvalidInput, JobError
@@ -22,6 +24,8 @@ Tables = dict[str, Any]
 
 # Keys whose value may be the name of a CSV file. With ``--set`` it is relative to where one is.
 _FILES = ("fleet", "devices")
+# Tables that may be written as just one of their keys.
+_NAMES = {"controller": "name", "task": "use"}
 
 
 def read_tables(path: Path | None, embedded: str, overrides: Iterable[str]) -> Tables:
@@ -75,7 +79,7 @@ def to_toml(tables: Mapping[str, Any]) -> str:
     for name, table in tables.items():
         if _is_table(table):
             rows = [f"{_key(key)} = {_toml(v)}" for key, v in table.items() if v is not None]
-            blocks.append("\n".join([f"[{name}]", *rows]))
+            blocks.append("\n".join([f"[{_key(name)}]", *rows]))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -89,7 +93,7 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     found = []
     for key in dict.fromkeys([*there, *here]):
         left, right = there.get(key), here.get(key)
-        if left == right:
+        if left == right or (left is not None and right is not None and _same(left, right)):
             continue
         if isinstance(left, Mapping) and isinstance(right, Mapping):
             found += [f"{key}.{part}" for part in differences(left, right)]
@@ -117,6 +121,8 @@ def _override(tables: Tables, override: str) -> None:
     *parents, key = path.split(".")
     table = tables
     for parent in parents:
+        if parent in _NAMES and isinstance(table.get(parent), str):
+            table[parent] = {_NAMES[parent]: table[parent]}  # the short form of a table
         table = table.setdefault(parent, {})
         if not isinstance(table, dict):
             raise JobError(f"--set {override}: {parent} is not a table of keys")
@@ -144,27 +150,41 @@ def _missing(name: str, tables: Tables) -> str:
     return f"the job lacks [{name}]"
 
 
+def _same(left: object, right: object) -> bool:
+    """Return whether two values are written alike; a NaN is not equal to itself."""
+    return not _is_table(left) and not _is_table(right) and _toml(left) == _toml(right)
+
+
 def _is_table(value: object) -> bool:
     return isinstance(value, Mapping)
 
 
 def _key(key: str) -> str:
     plain = key.replace("-", "").replace("_", "").isalnum() and key.isascii()
-    return key if plain else json.dumps(key)
+    return key if plain else _quoted(key)
 
 
 def _toml(value: object) -> str:
-    """Write a value; JSON's form is TOML's too, except for infinity and tables."""
+    """Write a value; numbers and truth values are the same in JSON and TOML, except infinity."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, Mapping):
         parts = [f"{_key(key)} = {_toml(each)}" for key, each in value.items() if each is not None]
         return f"{{ {', '.join(parts)} }}" if parts else "{}"
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        return _quoted(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # inf, -inf or nan, as TOML writes them
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     return json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    """Write text; unlike JSON, TOML refuses surrogate pairs and a bare delete character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _shown(value: object) -> str:

@@ -240,22 +240,8 @@ class SimulatedEngine:
 
     def _replies(self, order: RoundOrder, finished: BoolArray) -> list[Reply | None]:
         """Return the reply of each client of the cohort; None if it does not finish the round."""
-        sizes = order.plan.batch_sizes
-        orders = [
-            Order(
-                client=int(client),
-                round_index=order.round_index,
-                weights=order.weights,
-                local_steps=order.plan.local_steps,
-                batch_size=int(size),
-                learning_rate=self.learning_rate,
-                probe=order.probe,
-                remember=order.remember,
-                path=order.path,
-                sketch=order.sketch,
-            )
-            for client, size in zip(order.cohort[finished], sizes[finished], strict=True)
-        ]
+        positions = np.flatnonzero(finished)
+        orders = [order.for_client(int(place), self.learning_rate) for place in positions]
         replies = iter(self._execute(orders))
         return [next(replies) if ok else None for ok in finished]
 

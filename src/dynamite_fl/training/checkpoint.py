@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dynamite_fl._atomic import write_atomically
 from dynamite_fl.client.messages import ClientState
-from dynamite_fl.errors import OutputError
+from dynamite_fl.errors import OutputError, RunFolderError
 from dynamite_fl.training.codec import load_record, save_model, save_record
 from dynamite_fl.training.history import keep_first_rounds
 from dynamite_fl.training.loop import Progress, Training
@@ -33,18 +33,18 @@ class Checkpoint:
 
 
 def save(training: Training, folder: RunFolder, progress: Progress) -> None:
-    """Write the model, then the checkpoint, as they are after the last round.
+    """Write the model, then the checkpoint, and at the end of the training what ended it.
 
-    In this order a kill between the two leaves a checkpoint that is older than the model, from
-    which the same model is computed again.
+    A kill between the first two leaves a checkpoint that is older than the model, from which the
+    same model is computed again. A folder that says what ended its training has all of it.
     """
     states = training.engine.states
     clients = tuple(sorted(states))
     save_model(folder.model, training.engine.named_weights(progress.weights))
-    if progress.ended:
-        write_atomically(folder.ended, f"{progress.ended}\n")
     checkpoint = Checkpoint(progress, clients, tuple(states[client] for client in clients))
     save_record(folder.checkpoint, checkpoint)
+    if progress.ended:
+        write_atomically(folder.ended, f"{progress.ended}\n")
 
 
 def restore(training: Training, folder: RunFolder, fresh: Progress) -> Progress:
@@ -54,13 +54,21 @@ def restore(training: Training, folder: RunFolder, fresh: Progress) -> Progress:
         training: The training; its clients get their states back.
         folder: The run's folder.
         fresh: The progress before the first round.
+
+    Raises:
+        RunFolderError: The checkpoint or the history is damaged, or of another training.
     """
     if not folder.checkpoint.exists():
+        folder.ended.unlink(missing_ok=True)
         write_atomically(folder.history, "")
         return fresh
     found = load_record(folder.checkpoint, Checkpoint, unknown=type(fresh.control))
-    training.engine.states.update(zip(found.clients, found.states, strict=True))
+    if found.progress.weights.shape != fresh.weights.shape:
+        raise RunFolderError(f"{folder.checkpoint} is of a model of another size")
+    if found.progress.ended is None:
+        folder.ended.unlink(missing_ok=True)
     keep_first_rounds(folder.history, found.progress.ledger.rounds)
+    training.engine.states.update(zip(found.clients, found.states, strict=True))
     return found.progress
 
 

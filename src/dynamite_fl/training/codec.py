@@ -86,7 +86,7 @@ def load_record(path: Path, kind: type[Record], *, unknown: type | None = None) 
         record: Record = _unpack(kind, header, "", tensors, unknown)
     except OSError as error:
         raise RunFolderError(f"{path} cannot be read: {error}") from None
-    except (SafetensorError, ValueError, KeyError, RecursionError) as error:
+    except (SafetensorError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise RunFolderError(f"{path} is damaged or of another version: {error}") from None
     return record
 
@@ -145,7 +145,8 @@ def _unpack(
     elif type(packed) in choices:
         return packed
     elif type(packed) is int and float in choices:
-        return _float(name, packed)
+        _check_float(name, packed)
+        return packed  # as it was saved, so that it is saved again alike
     raise ValueError(f"{name.lstrip('.')} is of another type: {type(packed).__name__}")
 
 
@@ -155,9 +156,12 @@ def _unpack_array(
     ((kind, key),) = packed.items()
     wanted = np.ndarray if kind == "numpy" else Tensor
     fits = any(wanted in (choice, typing.get_origin(choice)) for choice in choices)
-    if not fits or key not in tensors:
+    if not fits or not isinstance(key, str) or key not in tensors:
         raise ValueError(f"{name.lstrip('.')} is of another type, or its array is missing")
-    return tensors[key].numpy() if kind == "numpy" else tensors[key]
+    try:
+        return tensors[key].numpy() if kind == "numpy" else tensors[key]
+    except TypeError as error:  # NumPy has no such numbers
+        raise ValueError(f"{name.lstrip('.')}: {error}") from None
 
 
 def _unpack_record(
@@ -181,9 +185,10 @@ def _unpack_record(
     return made
 
 
-def _float(name: str, value: int) -> float:
+def _check_float(name: str, value: int) -> None:
+    """Refuse a whole number that is too large for a float."""
     try:
-        return float(value)
+        float(value)
     except OverflowError:
         raise ValueError(f"{name.lstrip('.')} is a number of {value.bit_length()} bits") from None
 

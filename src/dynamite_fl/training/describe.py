@@ -29,7 +29,7 @@ def describe(training: Training, played: Round, control: Any) -> RoundRecord:
         samples=ledger.samples,
         sent_bytes=ledger.sent_bytes,
         round_seconds=_finite(played.outcome.seconds),
-        local_steps=report.local_steps,
+        local_steps=int(report.local_steps),
         batch_mean=float(sizes.mean()),
         batch_least=int(sizes.min()),
         batch_most=int(sizes.max()),

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from dynamite_fl.client.messages import ClientState
+from dynamite_fl.client.messages import ClientState, Order
 from dynamite_fl.client.step_path import StepPath
 from dynamite_fl.records import Fleet, IntArray, Plan
 from dynamite_fl.reports import RoundReport
@@ -40,6 +40,26 @@ class RoundOrder:
     begins: float
     seconds_left: float
     sketch: bool = False
+
+    def for_client(self, position: int, learning_rate: float) -> Order:
+        """Return the order for one client.
+
+        Args:
+            position: The client's position in the cohort.
+            learning_rate: The step size of local steps.
+        """
+        return Order(
+            client=int(self.cohort[position]),
+            round_index=self.round_index,
+            weights=self.weights,
+            local_steps=self.plan.local_steps,
+            batch_size=int(self.plan.batch_sizes[position]),
+            learning_rate=learning_rate,
+            probe=self.probe,
+            remember=self.remember,
+            path=self.path,
+            sketch=self.sketch,
+        )
 
 
 @dataclass(frozen=True, eq=False)

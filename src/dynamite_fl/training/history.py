@@ -115,7 +115,7 @@ def read_history(path: Path) -> History:
         RunFolderError: A line is damaged.
     """
     records = []
-    for index, line in enumerate(_whole_lines(path.read_text(encoding="utf-8")), start=1):
+    for index, line in enumerate(_whole_lines(_text(path)), start=1):
         record = parse_line(line)
         if record is None:
             raise RunFolderError(f"{path} is damaged: line {index} does not describe a round")
@@ -144,9 +144,23 @@ def recover_history(path: Path) -> RecoveredHistory:
 
 
 def keep_first_rounds(path: Path, rounds: int) -> None:
-    """Cut a history file back to its first rounds, which stay as they are to the byte."""
-    lines = _whole_lines(path.read_text(encoding="utf-8"))
-    write_atomically(path, "".join(lines[:rounds]))
+    """Cut a history file back to its first rounds, which stay as they are to the byte.
+
+    Raises:
+        RunFolderError: The file does not hold just these rounds, one after the other.
+    """
+    lines = _whole_lines(_text(path))[:rounds]
+    records = [parse_line(line) for line in lines]
+    if [record and record.round for record in records] != list(range(1, rounds + 1)):
+        raise RunFolderError(f"{path} does not hold the rounds 1 to {rounds} of its checkpoint")
+    write_atomically(path, "".join(lines))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunFolderError(f"{path} cannot be read: {error}") from None
 
 
 def _whole_lines(text: str) -> list[str]:

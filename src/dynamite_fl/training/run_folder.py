@@ -123,6 +123,8 @@ class RunFolder:
         """
         try:
             found = json.loads(self.identity.read_text(encoding="utf-8"))
+            if not all(isinstance(path, str) for path in list(found["folders"])):
+                raise TypeError("a folder is not text")
             identity = Identity(
                 **{**found, "folders": tuple(found["folders"]), "data": dict(found["data"])}
             )
@@ -131,7 +133,7 @@ class RunFolder:
                 f"{self.path} has no {self.identity.name}: an older version of dynamite began this "
                 "run, and this one cannot go on with it"
             ) from None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise RunFolderError(f"{self.identity} is damaged: {error}") from None
         if identity.format != FORMAT:
             raise RunFolderError(
@@ -151,6 +153,6 @@ class RunFolder:
         others = [part for part in known if data.get(part) != known[part]]
         if others:
             raise RunFolderError(
-                f"the {' and the '.join(others)} differ from what {self.path} was begun with: go "
-                "on with those, or begin anew in another folder"
+                f"{self.path} was begun with something else: the {' and the '.join(others)} "
+                "changed; go on with what it began with, or begin anew in another folder"
             )

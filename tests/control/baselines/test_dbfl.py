@@ -7,7 +7,7 @@ from dynamite_fl.control.baselines.dbfl import DBFL, Growth, matched_growth
 from tests.control.baselines.fleets import ALL, FLEET, LIMITS, STEADY
 
 
-def test_growth() -> None:
+def test_batch_sizes_grow_by_a_factor_that_decays() -> None:
     """Factors 1.1, 1.05, 1.025: 20, 22, 23.1, 23.6775."""
     path = Growth(start=20, growth=0.1, decay=0.5, ceiling=100)
     assert path.sizes(4).tolist() == [20, 22, 24, 24]
@@ -26,7 +26,7 @@ def test_growth_takes_as_many_samples(rounds: int, size: int) -> None:
         assert path.start == 10
 
 
-def test_dbfl() -> None:
+def test_dbfl_spends_the_budget_over_all_rounds() -> None:
     controller = DBFL()
     plan, state = controller.start(FLEET, LIMITS, ALL)
     assert plan.batch_sizes.tolist() == [10, 10, 10]

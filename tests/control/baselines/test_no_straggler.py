@@ -5,7 +5,7 @@ from dynamite_fl.control.baselines.no_straggler import NoStraggler
 from tests.control.baselines.fleets import ALL, FLEET, LIMITS, STEADY
 
 
-def test_no_straggler() -> None:
+def test_batches_are_proportional_to_speeds() -> None:
     """180 samples by speeds of 50, 100, 250: 22.5, 45, 112.5, of which the last has 40."""
     plan, state = NoStraggler().start(FLEET, LIMITS, ALL)
     assert plan.batch_sizes.tolist() == [22, 45, 40]

@@ -4,7 +4,7 @@ from dynamite_fl.control.baselines.uniform import Uniform
 from tests.control.baselines.fleets import ALL, FLEET, LIMITS, STEADY
 
 
-def test_uniform() -> None:
+def test_the_largest_common_batch_is_chosen_once() -> None:
     """Budget: (1000/100 - 2)/(0.01 * 2) = 400 samples; deadline: 50 * (4 - 0.5)/2 = 87.5."""
     plan, state = Uniform().start(FLEET, LIMITS, ALL)
     assert plan.batch_sizes.tolist() == [87, 87, 40]

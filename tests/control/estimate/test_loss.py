@@ -76,13 +76,13 @@ def test_absent_clients_have_no_weight() -> None:
     assert second.divergence == 3
 
 
-def test_without_reports_all_stays() -> None:
+def test_without_measurements_the_estimates_stay() -> None:
     assert after(FIRST, [0, 1, 2], None) is FIRST
     nobody = after(FIRST, [0, 1], probe(2))
     assert (nobody.loss, nobody.divergence) == (FIRST.loss, FIRST.divergence)
 
 
-def test_variances() -> None:
+def test_variances_are_guessed_until_they_are_measured() -> None:
     guess = FLEET.gradient_variance
     assert gradient_variance(nothing_measured(3), guess).tolist() == [1, 2, 3]
     assert gradient_variance(FIRST, guess).tolist() == [7, 8, 9]
@@ -91,7 +91,7 @@ def test_variances() -> None:
     assert with_measured_variance(FLEET, second).gradient_variance.tolist() == [7, 4, 9]
 
 
-def test_geometry() -> None:
+def test_the_geometry_has_the_means_that_are_known() -> None:
     geometry = loss_geometry(known_means(FIRST), 0.5)
     assert geometry is not None
     assert geometry.loss_gap == FIRST.loss

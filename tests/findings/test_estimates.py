@@ -1,4 +1,4 @@
-"""On a quadratic with known constants the estimates meet them, and the loss keeps its bound."""
+"""Trainings on a quadratic loss, whose constants are known: estimates and bound against them."""
 
 import math
 

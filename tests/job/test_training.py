@@ -1,0 +1,102 @@
+"""A training job: its tables, their defaults and their checks."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynamite_fl.errors import InvalidInput, JobError
+from dynamite_fl.job.training import (
+    DEFAULT_CONTROLLER,
+    DEFAULT_DEVICES,
+    DEFAULT_PARTITION,
+    Settings,
+    load_training_job,
+    resolve_tables,
+)
+
+LEAST: dict[str, Any] = {
+    "task": "mine:make_task",
+    "limits": {"deadline": 9, "budget": 9, "cost_per_sample": 0, "cost_per_round": 0},
+    "training": {"learning_rate": 0.1},
+}
+
+
+def test_tables_that_are_left_out_have_defaults() -> None:
+    tables = resolve_tables(LEAST, Path())
+    assert tables["task"] == {"use": "mine:make_task"}
+    assert tables["controller"] == {"name": DEFAULT_CONTROLLER}
+    assert tables["devices"] == DEFAULT_DEVICES
+    assert tables["partition"] == DEFAULT_PARTITION
+    assert "stream" not in tables
+
+
+@pytest.mark.parametrize("missing", ["task", "limits", "training"])
+def test_tables_that_are_needed(missing: str) -> None:
+    tables = {name: table for name, table in LEAST.items() if name != missing}
+    with pytest.raises(JobError, match=rf"the job lacks \[{missing}\]"):
+        resolve_tables(tables, Path())
+
+
+@pytest.mark.parametrize("entry", ["fedavg", {"name": "fedavg", "batch_size": None}])
+def test_a_controller_is_a_name_or_a_table(entry: object) -> None:
+    tables = resolve_tables({**LEAST, "controller": entry}, Path())
+    assert tables["controller"] == {"name": "fedavg"}
+
+
+@pytest.mark.parametrize("entry", [3, {"name": 3}, {"batch_size": 3}])
+def test_a_controller_without_a_name_is_refused(entry: object) -> None:
+    with pytest.raises(JobError, match=r"controller (needs a name|must be a table)"):
+        resolve_tables({**LEAST, "controller": entry}, Path())
+
+
+def test_settings_have_defaults() -> None:
+    settings = Settings(learning_rate=0.1)
+    assert (settings.seed, settings.cohort, settings.workers) == (0, None, 1)
+    assert not settings.sends_sketches
+    assert Settings(learning_rate=0.1, probe_gradient="sketch").sends_sketches
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"learning_rate": 0}, r"training\.learning_rate is 0: it must be a number above 0"),
+        ({"seed": -1}, r"training\.seed is -1: it must be a whole number"),
+        ({"cohort": 0}, r"training\.cohort is 0"),
+        ({"evaluate_every": 0}, r"training\.evaluate_every is 0"),
+        ({"probe_every": 1.5}, r"training\.probe_every is 1\.5"),
+        ({"workers": True}, r"training\.workers is True"),
+        ({"select_by": "datta"}, "did you mean 'data'"),
+        ({"probe_gradient": "half"}, r"there is no training\.probe_gradient 'half'"),
+        ({"free_probes": 1}, r"training\.free_probes is 1: use true or false"),
+        ({"track": "mlflow"}, r"training\.track must be a list"),
+        ({"track": ["mlfow"]}, "there is no tracker 'mlfow': did you mean 'mlflow'"),
+    ],
+)
+def test_settings_that_cannot_be_used(wrong: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=complaint):
+        Settings(**{"learning_rate": 0.1, **wrong})
+
+
+def test_a_tracker_that_is_named_twice_is_told_once() -> None:
+    job = load_training_job(overrides=['training.track=["mlflow", "tensorboard", "mlflow"]'])
+    assert job.trackers == ("mlflow", "tensorboard")
+
+
+def test_modules_are_looked_for_beside_the_job_file_first(tmp_path: Path) -> None:
+    job = load_training_job()
+    (tmp_path / "job.toml").write_text(
+        '[task]\nmodel = "svm"\ndataset = "digits"\n[limits]\ndeadline = 9\nbudget = 9\n'
+        "cost_per_sample = 0\ncost_per_round = 0\n[training]\nlearning_rate = 1\n"
+    )
+    beside = load_training_job(tmp_path / "job.toml", folders=[Path("/elsewhere")])
+    assert job.folders == (Path().absolute(),)
+    assert beside.folders == (tmp_path, Path("/elsewhere"))
+
+
+def test_a_job_with_other_tables_leaves_the_first_as_it_was() -> None:
+    job = load_training_job()
+    other = job.with_tables(controller={"name": "fedavg"})
+    assert other.controller_name == "fedavg"
+    assert job.controller_name == DEFAULT_CONTROLLER
+    assert other.folders == job.folders

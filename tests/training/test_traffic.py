@@ -1,0 +1,55 @@
+"""What rounds send and pay for: models, gradients or sketches of them, and paths."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from dynamite_fl.client.sketch import sketch_size
+from dynamite_fl.records import Plan
+from dynamite_fl.training.engine import RoundOrder
+from dynamite_fl.training.loop import begin, run_round
+from dynamite_fl.training.traffic import traffic
+from tests.trainings import training
+
+NUMBERS = 10_000
+ORDER = RoundOrder(
+    round_index=1,
+    weights=torch.zeros(NUMBERS),
+    plan=Plan(1, 1, np.array([1]), seconds=1.0, cost=1.0, bound=1.0, binding=()),
+    cohort=np.array([0]),
+    probe=False,
+    remember=False,
+    path=False,
+    begins=0.0,
+    seconds_left=1.0,
+)
+
+
+def test_traffic_in_units_of_a_model_to_the_client_and_back() -> None:
+    sketch = sketch_size(NUMBERS) / (2 * NUMBERS)
+    assert traffic(ORDER) == 1
+    assert traffic(replace(ORDER, probe=True)) == 1.5
+    assert traffic(replace(ORDER, probe=True, sketch=True)) == 1 + sketch
+    assert traffic(replace(ORDER, path=True)) == 1 + sketch
+    assert traffic(replace(ORDER, probe=True, path=True)) == 1.5 + sketch
+
+
+@pytest.mark.parametrize("model", ["softmax", "perceptron"])
+def test_a_training_by_sketches_pays_for_what_is_sent_and_learns(model: str) -> None:
+    trained = training("dynamite", model=model, sketches=True)
+    progress = begin(trained)
+    start = trained.engine.evaluate(progress.weights, 0).accuracy
+    progress, _ = run_round(trained, progress)
+    before = progress.ledger
+    progress, played = run_round(trained, progress)
+    assert played is not None
+    assert played.outcome.report.probe is not None
+    assert np.isfinite(played.outcome.report.probe.divergence).all()
+    d = progress.weights.numel()
+    paid = progress.ledger.cost - before.cost - 0.002 * played.outcome.samples
+    assert paid == pytest.approx(0.5 * (1 + sketch_size(d) / (2 * d)))
+    while progress.ended is None:
+        progress, _ = run_round(trained, progress)
+    assert trained.engine.evaluate(progress.weights, 9).accuracy > start + 0.2
