@@ -7,6 +7,7 @@ NEEDS = {
         "src/dynamite_fl/flower/*",
         "src/dynamite_fl/simulation/ray.py",
         "tests/flower/*",
+        "tests/gallery/*",
         "tests/_cli/test_cluster.py",
         "tests/_cli/test_keys.py",
         "tests/_cli/test_node.py",
@@ -27,6 +28,7 @@ NEEDS = {
         "tests/experiments/test_summary.py",
         "tests/experiments/test_figure.py",
     ],
+    "torchmetrics": ["tests/gallery/test_examples.py"],
     "mlflow": ["src/dynamite_fl/tracking/mlflow.py", "tests/tracking/test_track.py"],
 }
 collect_ignore_glob = [

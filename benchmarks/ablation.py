@@ -24,13 +24,12 @@ from cases import Case
 from dynamite_fl.control import feedback
 from dynamite_fl.control.estimate import gain, speed
 from dynamite_fl.control.estimate.gain import GainEstimate
-from dynamite_fl.control.feedback import Feedback
+from dynamite_fl.control.feedback import Feedback, FeedbackState
 from dynamite_fl.control.fitting import constant_plan, largest_batch
 from dynamite_fl.job.build import build_training
 from dynamite_fl.job.training import load_training_job
 from dynamite_fl.records import Fleet, FloatArray, Limits, Plan
 from dynamite_fl.reports import PathReport
-from dynamite_fl.training.history import History
 from dynamite_fl.training.session import Session
 
 CASES = [
@@ -74,10 +73,10 @@ best = Feedback._best
 
 
 def one_size(
-    self: Feedback, fleet: Fleet, limits: Limits, rounds: int, estimate: GainEstimate
+    self: Feedback, fleet: Fleet, limits: Limits, rounds: int, state: FeedbackState
 ) -> Plan:
     """Plan the same batch size for all clients, the largest that fits."""
-    plan = best(self, fleet, limits, rounds, estimate)
+    plan = best(self, fleet, limits, rounds, state)
     size = largest_batch(fleet, limits, plan.rounds, plan.local_steps)
     limits = replace(limits, rounds=plan.rounds)
     shared = constant_plan(fleet, limits, plan.local_steps, max(size, 1))
@@ -115,8 +114,7 @@ def accuracy(case: Case, variant: str, seed: int, data_dir: Path) -> float:
         file = Path(folder) / "job.toml"
         file.write_text(case.job)
         training = build_training(load_training_job(file, [f"training.seed={seed}"]), data_dir)
-        records = list(Session(training).run().history)
-        return 100 * History(tuple(records)).final_accuracy
+        return 100 * Session(training).run().history.final
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ def percent(spread: dict[str, Any]) -> str:
 
 def accuracies(found: dict[str, Any], controllers: Sequence[str]) -> str:
     """Each controller's test accuracy, the best in bold, as cells of a table."""
-    rows = {row["controller"]: row["accuracy"] for row in found["controllers"]}
+    rows = {row["controller"]: row["final"] for row in found["controllers"]}
     texts = {name: percent(rows[name]) for name in controllers}
     return " | ".join(f"**{t}**" if n == found["best"] else t for n, t in texts.items())
 
@@ -56,6 +56,6 @@ def hindsight(found: dict[str, Any], controllers: Sequence[str]) -> str:
     """Return the best fixed setting, and the share of the way to it that contenders cover."""
     looked = found["hindsight"]
     best = looked["best"]
-    pair = f"{best['controller'].removeprefix('fixed-')}: {percent(best['accuracy'])}"
+    pair = f"{best['controller'].removeprefix('fixed-')}: {percent(best['final'])}"
     shares = [looked["covered"][name] for name in controllers]
     return " | ".join([pair, *("n/a" if each is None else f"{each:.0%}" for each in shares)])

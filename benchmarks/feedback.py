@@ -25,9 +25,9 @@ def row(case: Case | Drawn, found: dict[str, Any]) -> str:
     rows = {each["controller"]: each for each in found["controllers"]}
     looked = found["hindsight"]
     best = looked["best"]
-    pair = f"{best['controller'].removeprefix('fixed-')}: {percent(best['accuracy'])}"
-    texts = [percent(rows[name]["accuracy"]) for name in ("fedavg", "dynamite")]
-    texts += [f"**{percent(rows['dynamite-feedback']['accuracy'])}**", pair]
+    pair = f"{best['controller'].removeprefix('fixed-')}: {percent(best['final'])}"
+    texts = [percent(rows[name]["final"]) for name in ("fedavg", "dynamite")]
+    texts += [f"**{percent(rows['dynamite-feedback']['final'])}**", pair]
     texts += [share(looked["covered"][name]) for name in reversed(OURS)]
     return f"| {' | '.join([*case.cells, *texts])} |"
 
@@ -38,7 +38,7 @@ def summary(name: str, every: Sequence[dict[str, Any]]) -> str:
     told = [part for part in shares if part is not None]
     ahead = []
     for found in every:
-        mean = {each["controller"]: each["accuracy"]["mean"] for each in found["controllers"]}
+        mean = {each["controller"]: each["final"]["mean"] for each in found["controllers"]}
         ahead.append(100 * (mean[name] - mean["fedavg"]))
     text = f"{min(ahead):+.1f} points from FedAvg at least, of {len(every)} cases"
     if not told:

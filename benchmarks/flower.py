@@ -63,13 +63,10 @@ def random_images() -> Task:
     targets = torch.randint(0, 10, (3000,), generator=random)
     return Task(
         name="random images",
-        make_model=lambda: models.softmax_regression(784, 10),
+        model=lambda: models.softmax_regression(784, 10),
         loss=losses.cross_entropy,
-        correct=losses.largest_is_target,
-        train_inputs=inputs,
-        train_targets=targets,
-        test_inputs=inputs[:1],
-        test_targets=targets[:1],
+        train_data=(inputs, targets),
+        test_data=(inputs[:1], targets[:1]),
     )
 
 
@@ -140,7 +137,6 @@ def overheads(kind: str, rounds: int, folder: Path) -> list[float]:
             link.grid,
             random_images(),
             NODES,
-            0.01,
             registered=link.registered,
             timeouts=Timeouts(min_round_seconds=120.0, join_seconds=180.0),
             min_nodes=NODES,

@@ -133,7 +133,6 @@ def trained(job: TrainingJob, folder: Path, data_dir: Path) -> tuple[Progress, i
             link.grid,
             simulated.engine.task,
             len(SHARES),
-            simulated.engine.learning_rate,
             registered=link.registered,
             timeouts=Timeouts(join_seconds=180.0),
             min_nodes=len(SHARES),
@@ -144,7 +143,7 @@ def trained(job: TrainingJob, folder: Path, data_dir: Path) -> tuple[Progress, i
         for latest, played in rounds(training, progress):
             progress = latest
             max_bytes = max(max_bytes, 0 if played is None else played.outcome.sent_bytes)
-        accuracy = engine.evaluate(progress.weights, progress.ledger.rounds).accuracy
+        accuracy = engine.evaluate(progress.weights, progress.ledger.rounds).metrics["accuracy"]
     return progress, max_bytes, accuracy
 
 
@@ -154,9 +153,9 @@ def time_steps(job: TrainingJob, data_dir: Path, over: Event, results: Any) -> N
     client, seconds = build_client(job, data_dir, 0), dict[int, list[float]]()
     weights = client.model.first_weights
     for size in itertools.cycle(SIZES):
-        rows = torch.randint(len(client.targets), (size,))
+        rows = torch.randint(len(client.samples), (size,)).numpy()
         began = time.perf_counter()
-        client.model.gradient(weights, client.inputs[rows], client.targets[rows])
+        client.model.gradient(weights, client.samples.batch(rows))
         took = time.perf_counter() - began
         seconds.setdefault(size, []).append(took)
         if over.wait(9 * took):

@@ -103,10 +103,10 @@ def show_controllers(found: dict[tuple[str, str], dict[str, dict[str, Any]]]) ->
     print(f"\n| stream | bound by | {' | '.join(CONTROLLERS)} |")
     print("|---" * (2 + len(CONTROLLERS)) + "|")
     for (stream, bound), rows in found.items():
-        best = max(rows, key=lambda name: rows[name]["accuracy"]["mean"])
+        best = max(rows, key=lambda name: rows[name]["final"]["mean"])
         cells = []
         for name in CONTROLLERS:
-            text = percent(rows[name]["accuracy"])
+            text = percent(rows[name]["final"])
             text = f"**{text}**" if name == best else text
             cells.append(f"{text} ({rows[name]['rounds']['mean']:.0f})")
         print(f"| {stream} | {bound} | {' | '.join(cells)} |", flush=True)
@@ -122,7 +122,7 @@ def show_buffers(
     print("|---" * (1 + 2 * len(buffers)) + "|")
     for case, others in rivals.items():
         rows = [found[case]["dynamite"], *(others[f"dynamite+{buffer}"] for buffer in RIVALS)]
-        cells = [percent(row[key]) for key in ("accuracy", "worst_class") for row in rows]
+        cells = [percent(row[key]) for key in ("final", "worst_class") for row in rows]
         print(f"| {case[0]} | {' | '.join(cells)} |", flush=True)
 
 

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import grad_and_value, vmap
+from torch.func import functional_call, grad_and_value, vmap
 
 from dynamite_fl.client import client
 from dynamite_fl.client import local_steps as steps_module
 from dynamite_fl.client.executors.dense import DenseSteps
 from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.messages import Order
+from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.step_path import PathRecorder
 from dynamite_fl.control.baselines.fedavg import FedAvg
 from dynamite_fl.control.controller import Controller, Measure
@@ -30,34 +32,37 @@ from dynamite_fl.simulation import engine as simulated
 from dynamite_fl.simulation.devices import Devices
 from dynamite_fl.simulation.engine import SimulatedEngine
 from dynamite_fl.task import losses, models, registry
+from dynamite_fl.task.samples import TensorSamples
 from dynamite_fl.task.task import Task
 from dynamite_fl.training import loop
 from dynamite_fl.training.loop import Progress, Schedule, Training, begin, run_round
+from dynamite_fl.training.rate_schedule import RateSchedule
 
 RATE = 0.01
 IMAGE = (1, 28, 28)
 TIGHT = Limits(rounds=200, deadline=200, budget=4000, cost_per_sample=0.01, cost_per_round=1)
 
 
-def make_task(make_model: Callable[[], nn.Module], samples: int = 60_000) -> Task:
+def make_task(model: Callable[[], nn.Module], samples: int = 60_000) -> Task:
     """Make a task of random images; what is learned does not matter here."""
     random = torch.Generator().manual_seed(0)
     inputs = torch.randn(samples, *IMAGE, generator=random)
     targets = torch.randint(0, 10, (samples,), generator=random)
     return Task(
         name="random images",
-        make_model=make_model,
+        model=model,
         loss=losses.cross_entropy,
-        correct=losses.largest_is_target,
-        train_inputs=inputs,
-        train_targets=targets,
-        test_inputs=inputs[:1],
-        test_targets=targets[:1],
+        train_data=(inputs, targets),
+        test_data=(inputs[:1], targets[:1]),
     )
 
 
 def softmax() -> nn.Module:
     return models.softmax_regression(784, 10)
+
+
+def perceptron() -> nn.Module:
+    return models.perceptron(784, 10, hidden=64)
 
 
 def cnn() -> nn.Module:
@@ -83,8 +88,8 @@ class Bare:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=RATE)
         self.loss = nn.CrossEntropyLoss()
         self.state = {name: value.clone() for name, value in self.model.state_dict().items()}
-        labels = setting.task.train_targets.numpy()
-        partition = wang(case=1).split(labels, setting.clients)
+        self.inputs, self.targets = setting.task.train_data
+        partition = wang(case=1).split(self.targets.numpy(), setting.clients)
         self.indices = [
             torch.from_numpy(partition.indices(client).copy()) for client in range(len(partition))
         ]
@@ -101,12 +106,10 @@ class Bare:
         self.state = average
 
     def _train(self, own: Tensor) -> None:
-        task = self.setting.task
         for _ in range(self.setting.local_steps):
             batch = own[torch.randint(len(own), (self.setting.batch_size,))]
             self.optimizer.zero_grad()
-            outputs = self.model(task.train_inputs[batch])
-            self.loss(outputs, task.train_targets[batch]).backward()
+            self.loss(self.model(self.inputs[batch]), self.targets[batch]).backward()
             self.optimizer.step()
 
 
@@ -114,19 +117,19 @@ class Ours:
     """A training of ours without an end, round by round."""
 
     def __init__(self, setting: Setting, workers: int, controller: Controller[Any]) -> None:
-        labels = setting.task.train_targets.numpy()
+        labels = setting.task.train_labels()
         self.engine = SimulatedEngine(
             task=setting.task,
             partition=wang(case=1).split(labels, setting.clients),
             devices=Devices(samples_per_second=np.linspace(500, 1500, setting.clients)),
-            learning_rate=RATE,
             workers=workers,
         )
         limits = Limits(
             deadline=1e9, budget=1e9, cost_per_sample=1e-3, cost_per_round=1, rounds=10**6
         )
         schedule = Schedule(evaluate_every=10**9)
-        self.training = Training(self.engine, controller, limits, schedule, self.engine.enroll())
+        fleet, rate = self.engine.enroll(), RateSchedule(RATE)
+        self.training = Training(self.engine, controller, limits, schedule, fleet, rate)
         self.progress: Progress = begin(self.training)
 
     def round(self) -> None:
@@ -209,7 +212,12 @@ class Stopwatch:
 # The functions that clients and server call only for a controller's measurements.
 MEASURING: dict[str, list[tuple[ModuleType | type, str]]] = {
     "dynamite": [(client, "measure"), (steps_module, "gradient_variance"), (simulated, "collect")],
-    "dynamite-feedback": [(PathRecorder, "record"), (PathRecorder, "paths"), (loop, "with_path")],
+    "dynamite-feedback": [
+        (PathRecorder, "record_gradients"),
+        (PathRecorder, "record_first_half"),
+        (PathRecorder, "paths"),
+        (loop, "with_path"),
+    ],
 }
 
 
@@ -251,21 +259,29 @@ def overhead(setting: Setting, rounds: int, name: str) -> None:
 class VmapSteps:
     """Local steps of many clients with ``torch.func.vmap``, instead of ``DenseSteps``."""
 
-    def __init__(self, model: FlatModel, inputs: Tensor, targets: Tensor) -> None:
-        self._inputs, self._targets = inputs, targets
+    def __init__(self, model: FlatModel, samples: TensorSamples) -> None:
+        self._samples = samples
+        shapes = {name: weight.shape for name, weight in model.module.named_parameters()}
+        sizes = [shape.numel() for shape in shapes.values()]
 
         def loss(weights: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-            return model.task.loss(model.outputs(weights, inputs), targets).mean()
+            parts = zip(shapes.items(), torch.split(weights, sizes), strict=True)
+            named = {name: part.view(shape) for (name, shape), part in parts}
+            outputs = functional_call(model.module, named, (inputs,))
+            return losses.cross_entropy(outputs, targets).mean()
 
         self._gradients = vmap(grad_and_value(loss))
 
-    def step_weights(
-        self, weights: Tensor, batches: list[IntArray], learning_rate: float
-    ) -> Tensor:
-        """Take one local step of each client in place; batches have the same size."""
+    def begin(self, order: Order, clients: int) -> None:
+        """Begin at the global model."""
+        self._weights, self._rate = order.weights.repeat(clients, 1), order.learning_rate
+
+    def step(self, batches: list[IntArray], *, measure: bool) -> None:  # noqa: ARG002
+        """Take one local step of each client; batches have the same size."""
         rows = torch.from_numpy(np.stack(batches))
-        gradients, _ = self._gradients(weights, self._inputs[rows], self._targets[rows])
-        return weights.sub_(gradients, alpha=learning_rate)
+        inputs, targets = self._samples.inputs[rows], self._samples.targets[rows]
+        gradients, _ = self._gradients(self._weights, inputs, targets)
+        self._weights.sub_(gradients, alpha=self._rate)
 
 
 def compare_gradients(name: str, setting: Setting, repeats: int = 25) -> None:
@@ -274,21 +290,33 @@ def compare_gradients(name: str, setting: Setting, repeats: int = 25) -> None:
     model = FlatModel(task, seed=0)
     random = np.random.default_rng(0)
     size = (setting.local_steps, setting.clients, setting.batch_size)
-    batches = [list(step) for step in random.integers(len(task.train_targets), size=size)]
-    data = (task.train_inputs, task.train_targets)
-    dense, mapped = DenseSteps(model, *data), VmapSteps(model, *data)
-    single = steps_module.AutogradSteps(model, *data)
+    batches = [list(step) for step in random.integers(len(task.train), size=size)]
+    samples = task.train
+    assert isinstance(samples, TensorSamples)  # noqa: S101
+    dense = DenseSteps(model, samples, losses.cross_entropy)
+    mapped = VmapSteps(model, samples)
+    single = steps_module.AutogradSteps(model, samples, Optimizer())
+    order = Order(
+        client=0,
+        round_index=1,
+        weights=model.first_weights,
+        local_steps=setting.local_steps,
+        batch_size=setting.batch_size,
+        learning_rate=RATE,
+        probe=False,
+        remember=False,
+    )
 
     def together(steps: DenseSteps | VmapSteps) -> None:
-        weights = model.first_weights.repeat(setting.clients, 1)
+        steps.begin(order, setting.clients)
         for step in batches:
-            weights = steps.step_weights(weights, step, RATE)
+            steps.step(step, measure=False)
 
     def one_by_one() -> None:
         for client_batches in zip(*batches, strict=True):
-            weights = model.first_weights[None]
+            single.begin(order, 1)
             for batch in client_batches:
-                weights = single.step_weights(weights, [batch], RATE)
+                single.step([batch], measure=False)
 
     ways: list[Callable[[], None]] = [lambda: together(dense), lambda: together(mapped), one_by_one]
     for way in ways:
@@ -310,7 +338,7 @@ def compare_all_gradients(flat: Task) -> None:
     for clients in (20, 100):
         for batch_size in (6, 60):
             compare_gradients("softmax 784x10", Setting(flat, clients, batch_size, 5))
-    hidden = make_task(lambda: models.perceptron(784, 10, hidden=64))
+    hidden = make_task(perceptron)
     for batch_size in (1, 3, 6):
         compare_gradients("perceptron 784-64-10", Setting(hidden, 20, batch_size, 40))
     embedded = registry.make_task("perceptron", "digits")
@@ -330,6 +358,9 @@ def main() -> None:
             for batch_size, target in ((60, 2.5), (6, 4.0)):
                 setting = Setting(flat, clients, batch_size, local_steps)
                 compare("softmax, 1 process", setting, 1, 3000 // clients, target)
+    hidden = make_task(perceptron)
+    for batch_size, target in ((60, 2.0), (6, 3.5)):
+        compare("perceptron, 1 process", Setting(hidden, 20, batch_size, 5), 1, 60, target)
     images = make_task(cnn, samples=6000)
     compare("cnn, 2 workers", Setting(images, 20, 60, 2), 2, 7, 1.7)
     print("\nDYNAMITE's own work:")

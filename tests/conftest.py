@@ -26,6 +26,8 @@ _TOGETHER = {
     "tests/experiments/": "experiments",
     "tests/_cli/test_experiment.py": "experiments",
     "tests/findings/": "findings",
+    "tests/gallery/test_examples.py": "gallery",
+    "tests/gallery/test_own_data.py": "gallery",
     "tests/report/": "report",
     "tests/_cli/test_report.py": "report",
     "tests/simulation/test_workers.py": "workers",

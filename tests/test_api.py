@@ -1,7 +1,7 @@
 """Training from Python."""
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ import dynamite_fl as fl
 from dynamite_fl.controllers import FedAvg
 from dynamite_fl.training.round_record import RoundRecord
 from tests._cli.commands import invoke
+from tests.regressions import RMSE
+from tests.regressions import make_task as make_regression
 
 LIMITS = fl.Limits(deadline=20, budget=20, cost_per_sample=0.002, cost_per_round=1, rounds=8)
 DEVICES = fl.Devices(samples_per_second=[100, 200, 400], latency=0.1, jitter=0.1)
@@ -23,13 +25,10 @@ def signs() -> fl.Task:
     labels = (inputs.sum(dim=1) > 0).long()
     return fl.Task(
         name="signs",
-        make_model=lambda: nn.Linear(3, 2),
-        loss=nn.CrossEntropyLoss(reduction="none"),
-        correct=lambda outputs, targets: outputs.argmax(dim=1) == targets,
-        train_inputs=inputs[:120],
-        train_targets=labels[:120],
-        test_inputs=inputs[120:],
-        test_targets=labels[120:],
+        model=lambda: nn.Linear(3, 2),
+        loss=nn.CrossEntropyLoss(),
+        train_data=(inputs[:120], labels[:120]),
+        test_data=(inputs[120:], labels[120:]),
     )
 
 
@@ -42,13 +41,55 @@ def test_the_result_is_the_model_that_was_evaluated() -> None:
     task = signs()
     result = train(task=task)
     assert not result.model.training
+    inputs, labels = task.test_data
     with torch.no_grad():
-        correct = task.correct(result.model(task.test_inputs), task.test_targets)
+        correct = result.model(inputs).argmax(dim=1) == labels
     assert float(correct.double().mean()) == result.metrics["accuracy"]
     assert result.state_dict.keys() == {"weight", "bias"}
     assert result.stopped_by in ("rounds", "deadline", "budget")
     assert result.folder is None
     assert len(result.history) == result.history[-1].round
+
+
+def test_a_regression_is_judged_by_its_errors(tmp_path: Path) -> None:
+    """The metrics are those of the task in their order, and the loss."""
+    folder = tmp_path / "run"
+    result = train(task=make_regression(), controller="fedavg", folder=folder)
+    assert list(result.metrics) == ["rmse", "mae", "loss"]
+    assert result.metrics["rmse"] == pytest.approx(result.metrics["loss"] ** 0.5)
+    assert repr(result).startswith(f"<Result: rmse {result.metrics['rmse']:.4g}, mae ")
+    assert result.history.leading_metric == RMSE
+    assert result.history.best == min(result.history.columns()["rmse"])
+    assert result.worst_client is None
+    assert fl.read_history(folder / "history.jsonl") == result.history
+    shown = invoke("show", folder).stdout
+    assert "RMSE" in shown
+    assert "accuracy" not in shown
+
+
+def test_the_worst_client_is_known(tmp_path: Path) -> None:
+    devices = fl.Devices(samples_per_second=[100, 200, 400], name=["a", "b", "c"])
+    result = train(task=make_regression(clients=3), devices=devices, folder=tmp_path / "run")
+    errors = [error or 0.0 for error in result.history[-1].client_metrics or ()]
+    assert len(errors) == 3
+    assert result.worst_client == (2, max(errors))
+    mean = sum(errors) / 3
+    shown = invoke("show", tmp_path / "run").stdout
+    assert f"c, {max(errors):.4g}; {mean:.4g} on average" in shown
+
+
+def test_test_data_of_other_clients_is_refused() -> None:
+    with pytest.raises(fl.InvalidInput, match="test_data is a list of 2, but there are 3 devices"):
+        train(task=make_regression(clients=2))
+
+
+def test_a_folder_is_refused_with_another_leading_metric(tmp_path: Path) -> None:
+    interrupted(tmp_path / "run", task=make_regression())
+    other = replace(make_regression(), metrics=["mae", "rmse"])
+    words = "rmse, lower is better there, mae, lower is better here"
+    with pytest.raises(fl.RunFolderError, match=words):
+        train(task=other, folder=tmp_path / "run")
+    assert train(task=make_regression(), folder=tmp_path / "run").stopped_by == "rounds"
 
 
 def test_a_name_and_an_object_are_the_same() -> None:
@@ -89,6 +130,18 @@ def test_a_folder_keeps_it_and_goes_on(tmp_path: Path) -> None:
     assert again.folder == tmp_path / "run"
 
 
+@pytest.mark.parametrize("server", ["fedavgm", fl.server.FedAdam(learning_rate=0.1), "fedexp"])
+def test_a_server_goes_on_where_it_was(tmp_path: Path, server: Any) -> None:
+    settings = {"server": server, "schedule": "linear", "warmup": 0.2, "final_rate": 0.1}
+    whole = train(**settings)
+    assert whole.history != train(**{**settings, "server": "average"}).history
+    interrupted(tmp_path / "run", **settings)
+    resumed = fl.resume(tmp_path / "run", task=signs())
+    assert resumed.history == whole.history
+    for name, weights in whole.state_dict.items():
+        assert torch.equal(weights, resumed.state_dict[name])
+
+
 def test_resume_goes_on_from_python_and_from_the_command(tmp_path: Path) -> None:
     """A folder made from Python and one made by a command are the same kind of folder."""
     task = fl.make_task("softmax", "digits")
@@ -120,6 +173,7 @@ def test_a_task_made_in_python_is_asked_for(tmp_path: Path) -> None:
     [
         ({"learning_rate": 99.0}, r"training.learning_rate is 0.2 there and 99.0 here"),
         ({"seed": 1}, r"training.seed is 0 there and 1 here"),
+        ({"server": "fedyogi"}, r"server.name is .average. there and .fedyogi. here"),
         ({"controller": "fedavg"}, r"controller.name is .dynamite. there and .fedavg. here"),
         ({"devices": fl.Devices(samples_per_second=[1, 2, 3])}, r"devices.samples_per_second"),
         ({"partition": fl.partitions.unequal(spread=0.5)}, r"partition.kind"),
@@ -136,7 +190,7 @@ def test_a_run_of_another_job_is_refused_with_what_differs(
 def test_a_run_with_other_data_is_refused(tmp_path: Path) -> None:
     train(folder=tmp_path / "run")
     other = signs()
-    other.train_inputs[7, 1] += 1
+    other.train_data[0][7, 1] += 1
     with pytest.raises(fl.RunFolderError, match="the training data changed"):
         train(task=other, folder=tmp_path / "run")
 
@@ -230,6 +284,8 @@ def test_a_controller_that_toml_cannot_hold_is_asked_for(tmp_path: Path) -> None
         ({"stream": "smooth"}, "stream is a str: give a Stream"),
         ({"controller": FedAvg}, "controller is <class .*: give a name"),
         ({"controller": 3}, "controller is 3: give a name"),
+        ({"server": fl.server.FedAdam}, "server is <class .*: give a name"),
+        ({"server": "fedexpo"}, "did you mean 'fedexp'"),
         ({"track": "mlflow"}, "training.track must be a list"),
         ({"cohort": 9}, "training.cohort is 9, but there are 3 devices"),
         ({"devices": "vm2"}, "did you mean 'vm20'"),
@@ -238,3 +294,10 @@ def test_a_controller_that_toml_cannot_hold_is_asked_for(tmp_path: Path) -> None
 def test_arguments_of_another_type_are_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(fl.InvalidInput, match=message):
         train(**wrong)
+
+
+def test_a_frozen_model_can_be_evaluated() -> None:
+    task = fl.make_task("softmax", "digits")
+    model = task.new_model(seed=0)
+    expected = fl.evaluate(task, model)
+    assert fl.evaluate(task, model.requires_grad_(False)) == expected

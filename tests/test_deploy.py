@@ -49,7 +49,7 @@ def play_round(job: TrainingJob, client: Client, state: Path) -> RoundReport:
         {node: client_app(lambda _: client, state / str(node)) for node in nodes},
         {node: {"name": f"node {node}"} for node in nodes},
     )
-    engine = FlowerEngine(grid, build_task(job), len(nodes), learning_rate=0.05)
+    engine = FlowerEngine(grid, build_task(job), len(nodes))
     engine.enroll()
     weights = engine.first_weights()
     return engine.run_round(order(1, weights, clients=len(nodes), path=True)).report
@@ -71,3 +71,16 @@ def test_samples_that_keep_arriving(job: TrainingJob, tmp_path: Path) -> None:
         np.savez(folder / name, inputs=inputs, targets=targets)
     (folder / "b.npz").rename(folder / "b.npz.part")
     assert play_round(job, client, tmp_path).samples.tolist() == [60, 60]
+
+
+@pytest.mark.usefixtures("job")
+def test_each_machine_names_its_own_data(tmp_path: Path) -> None:
+    """A node has no test data, and the hub no training data."""
+    (tmp_path / "data.npz").rename(tmp_path / "ward.npz")
+    file = tmp_path / "job" / "job.toml"
+    node = load_training_job(file, ["task.train=ward.npz", 'task.test=""'])
+    hub = load_training_job(file, ['task.train=""', "task.test=ward.npz"])
+    client = build_client(node, None)
+    assert not client.model.task.has_test_data
+    assert not build_task(hub).has_train_data
+    assert play_round(hub, client, tmp_path).present.tolist() == [True, True]

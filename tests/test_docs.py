@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,10 +12,11 @@ from typer.main import get_command
 
 import dynamite_fl
 from dynamite_fl._cli.main import app
+from dynamite_fl.job.training import load_training_job, resolve_tables
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(dynamite_fl.__file__).parent
-CHECKED = ["CONTRIBUTING.md", "docs/paper.md", "docs/control.md"]
+CHECKED = ["CONTRIBUTING.md", "docs/paper.md", "docs/control.md", "docs/training.md"]
 LINKED = [*CHECKED, "README.md", "CHANGELOG.md", "docs/deploy.md", "docs/results.md"]
 LINKED += ["benchmarks/README.md", "examples/flower/README.md"]
 # Names of other tools and of the paper, which no file of ours defines.
@@ -110,6 +112,14 @@ def test_the_map_shows_every_package() -> None:
     modules = {path.name for path in SOURCE.glob("[!_]*.py")} - {"api.py"}
     assert packages | modules <= entries
     assert all(find_file(entry) for entry in entries if "*" not in entry)
+
+
+def test_the_settings_of_a_training_can_be_used() -> None:
+    embedded = load_training_job().tables
+    blocks = re.findall(r"^```toml\n(.*?)^```$", _text("docs/training.md"), re.M | re.S)
+    assert blocks
+    for block in blocks:
+        resolve_tables({**embedded, **tomllib.loads(block)}, Path())
 
 
 @pytest.mark.parametrize("document", LINKED)

@@ -16,7 +16,7 @@ SOURCE = Path(dynamite_fl.__file__).parent
 
 # What every package above these modules may use. Among themselves they have rules of their own.
 BASE = {"errors", "records", "reports", "_validate", "_atomic", "_random", "_csv", "_format"}
-BASE |= {"_json", "_traceback"}
+BASE |= {"_json", "_leading_metric", "_traceback"}
 # For every module or package at the top: what else of ours it may import. A longer name, such as
 # ``training.history``, allows only that module.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_atomic": {"errors"},
     "_format": set(),
     "_json": set(),
+    "_leading_metric": set(),
     "_traceback": set(),
     "_validate": {"errors"},
     "_csv": {"errors", "_validate"},
@@ -35,13 +36,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "control": {"plan", "_load"},
     "stream": set(),
     "task": {"_load"},
+    "metrics": {"task.metrics"},
     "partitions": {"task"},
-    "client": {"task", "stream"},
-    "training": {"control", "plan", "client", "task", "stream", "tracking"},
+    "client": {"_load", "task", "stream"},
+    "training": {"_load", "control", "plan", "client", "task", "stream", "tracking"},
     "tracking": {"training.history", "training.round_record"},
     "simulation": {"_load", "training", "control", "plan", "client", "task", "stream"},
     "job": {"simulation", "training", "tracking", "control", "plan", "client", "task", "stream"}
-    | {"partitions"},
+    | {"_load", "partitions"},
     "flower": {"job", "training", "tracking", "control", "plan", "client", "task", "stream", "api"},
     "compare": {"job", "training", "tracking", "control", "plan", "task", "stream"},
     "report": {"training.history", "training.round_record", "training.run_folder"}
@@ -49,8 +51,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"job.runs", "control", "plan", "stream"},
     "experiments": {"compare", "job", "training", "tracking", "control", "plan", "task", "stream"},
     "controllers": {"control"},
+    "server": {"training"},
     "api": {
         "_load",
+        "client",
         "job",
         "training",
         "tracking",
@@ -64,7 +68,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_cli": {"job", "training", "tracking", "simulation", "flower", "compare", "report"}
     | {"experiments", "control", "plan", "task", "stream", "api"},
 }
-TORCH = {"task", "partitions", "client", "training", "simulation", "job", "flower", "compare"}
+TORCH = {
+    "task",
+    "metrics",
+    "partitions",
+    "client",
+    "training",
+    "simulation",
+    "job",
+    "flower",
+    "compare",
+}
 TORCH |= {"experiments", "api", "testing", "_cli", "tracking"}
 FLOWER = {"flwr", "ray", "uvicorn", "fastapi", "starlette", "httpx", "cryptography"}
 # Libraries that only one file may import.

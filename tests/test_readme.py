@@ -19,11 +19,13 @@ import dynamite_fl as fl
 from dynamite_fl._cli.main import app
 from dynamite_fl.job.build import build_stream
 from dynamite_fl.job.training import load_training_job
+from dynamite_fl.task.metrics import NAMED
 from tests._cli.commands import dynamite, invoke
 
 ROOT = Path(__file__).parents[1]
 README, PLANNING = ROOT / "README.md", ROOT / "docs" / "plan.md"
-DOCUMENTS = [README, PLANNING, ROOT / "docs" / "deploy.md"]
+TRAINING = ROOT / "docs" / "training.md"
+DOCUMENTS = [README, PLANNING, TRAINING, ROOT / "docs" / "deploy.md"]
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -97,6 +99,22 @@ def test_the_model_can_be_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(fl.RunFolderError) as refused:
         run_block(code.replace("learning_rate=0.1", "learning_rate=0.2"))
     assert block_with("runs/products holds", "").strip() == str(refused.value)
+
+
+def test_the_metrics_are_those_of_the_page() -> None:
+    """The error of the worst client is the largest, and all errors are below that of no model."""
+    names, printed = run_block(block_with("fl.metrics.rmse", "python", TRAINING))
+    result = names["result"]
+    assert list(result.metrics) == ["rmse", "within_half", "loss"]
+    errors = result.history[-1].client_metrics
+    assert result.worst_client == (errors.index(max(errors)), max(errors))
+    assert result.metrics["rmse"] < names["targets"].std()
+    assert str(result.worst_client) in printed
+
+
+def test_the_page_on_training_names_all_metrics() -> None:
+    text = TRAINING.read_text()
+    assert all(f"`{name}`" in text for name in NAMED)
 
 
 def test_the_controller_passes_its_checks_and_runs_from_a_job(tmp_path: Path) -> None:

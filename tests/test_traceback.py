@@ -5,11 +5,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dynamite_fl._load import load_object
 from dynamite_fl._traceback import user_traceback
 from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.errors import UserCodeError
 from tests.trainings import digits
 
 USERS = """
@@ -48,8 +50,11 @@ def test_frames_of_this_package_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "users_b.py").write_text(USERS)
     task = replace(digits(), loss=load_object("users_b:divide", "function", [tmp_path]))
     model = FlatModel(task, seed=0)
-    samples = task.train_inputs[:2], task.train_targets[:2]
-    text = user_traceback(error_of(model.gradient, model.first_weights, *samples))
+    batch = task.train.batch(np.arange(2))
+    error = error_of(model.gradient, model.first_weights, batch)
+    assert isinstance(error, UserCodeError)
+    assert error.__cause__ is not None
+    text = user_traceback(error.__cause__)
     assert text is not None
     assert "ZeroDivisionError" in text
     assert "users_b.py" in text

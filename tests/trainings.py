@@ -15,6 +15,8 @@ from dynamite_fl.task.registry import make_task
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.cohort import Selection
 from dynamite_fl.training.loop import Schedule, Training
+from dynamite_fl.training.rate_schedule import RateSchedule
+from dynamite_fl.training.server_optimizer import make_server
 
 DEVICES: dict[str, Any] = {
     "samples_per_second": [100, 150, 300, 600, 1200],
@@ -66,7 +68,7 @@ STREAM: dict[str, Any] = {
 
 
 def streams_of(stream: dict[str, Any], task: Task, split: Partition, seed: int) -> Streams:
-    labels = task.train_targets.numpy()
+    labels = task.train_labels()
     return Stream.from_table(stream).build(split.indices, labels, rounds=8, seed=seed)
 
 
@@ -81,17 +83,21 @@ def training(
     task: Task | None = None,
     stream: dict[str, Any] | None = None,
     workers: int = 1,
+    rate: RateSchedule | None = None,
+    server: str = "average",
     **schedule: Any,
 ) -> Training:
     task = task or digits(model)
     fleet = Devices(**{**DEVICES, **(devices or {})})
-    split = dirichlet(alpha=0.5).split(task.train_targets.numpy(), len(fleet), seed)
+    split = dirichlet(alpha=0.5).split(task.train_labels(), len(fleet), seed)
     streams = None if stream is None else streams_of(stream, task, split, seed)
-    engine = SimulatedEngine(task, split, fleet, RATE, seed, streams=streams, workers=workers)
+    engine = SimulatedEngine(task, split, fleet, seed, streams=streams, workers=workers)
     return Training(
         engine,
         make_controller(controller, learning_rate=RATE, **SETTINGS.get(controller, {})),
         Limits(**{**LIMITS, **(limits or {})}),
         Schedule(selection=Selection(cohort), seed=seed, **schedule),
         engine.enroll(),
+        rate or RateSchedule(RATE),
+        make_server(server),
     )

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.metadata import version
 
-    from dynamite_fl import controllers, flower, partitions, testing
-    from dynamite_fl.api import Result, resume, train
+    from dynamite_fl import controllers, flower, metrics, partitions, server, testing
+    from dynamite_fl.api import Result, evaluate, resume, train
+    from dynamite_fl.client.optimizer import Optimizer
     from dynamite_fl.errors import (
         DatasetError,
         Diverged,
@@ -39,11 +40,19 @@ if TYPE_CHECKING:
     from dynamite_fl.plan.feasibility import Infeasible
     from dynamite_fl.plan.fixed import fixed_plan
     from dynamite_fl.plan.tradeoff import tradeoff
-    from dynamite_fl.records import Fleet, LearningRateWarning, Limits, LossGeometry, Plan
+    from dynamite_fl.records import (
+        Fleet,
+        LearningRateWarning,
+        Limits,
+        LossGeometry,
+        OptimizerWarning,
+        Plan,
+    )
     from dynamite_fl.simulation.devices import Devices
     from dynamite_fl.simulation.fleets import embedded_fleet
     from dynamite_fl.simulation.traces import Trace, read_trace
     from dynamite_fl.stream.stream import Stream
+    from dynamite_fl.task.datasets.load import load_dataset
     from dynamite_fl.task.registry import load_task, make_task
     from dynamite_fl.task.task import Task
     from dynamite_fl.training.history import History, read_history
@@ -53,7 +62,8 @@ if TYPE_CHECKING:
 # The public names that each module defines. A new name belongs here, in the imports above, which
 # only type checkers read, and in ``__all__``.
 _NAMES = {
-    "api": ("Result", "resume", "train"),
+    "api": ("Result", "evaluate", "resume", "train"),
+    "client.optimizer": ("Optimizer",),
     "errors": (
         "DatasetError",
         "Diverged",
@@ -73,17 +83,25 @@ _NAMES = {
     "plan.feasibility": ("Infeasible",),
     "plan.fixed": ("fixed_plan",),
     "plan.tradeoff": ("tradeoff",),
-    "records": ("Fleet", "LearningRateWarning", "Limits", "LossGeometry", "Plan"),
+    "records": (
+        "Fleet",
+        "LearningRateWarning",
+        "Limits",
+        "LossGeometry",
+        "OptimizerWarning",
+        "Plan",
+    ),
     "simulation.devices": ("Devices",),
     "simulation.fleets": ("embedded_fleet",),
     "simulation.traces": ("Trace", "read_trace"),
     "stream.stream": ("Stream",),
+    "task.datasets.load": ("load_dataset",),
     "task.registry": ("load_task", "make_task"),
     "task.task": ("Task",),
     "training.history": ("History", "read_history"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
-_PUBLIC_MODULES = ("controllers", "flower", "partitions", "testing")
+_PUBLIC_MODULES = ("controllers", "flower", "metrics", "partitions", "server", "testing")
 
 __all__ = [
     "DatasetError",
@@ -100,6 +118,8 @@ __all__ = [
     "LossGeometry",
     "MissingExtra",
     "NoSampleYet",
+    "Optimizer",
+    "OptimizerWarning",
     "OutputError",
     "Plan",
     "Result",
@@ -115,14 +135,18 @@ __all__ = [
     "controllers",
     "cooptimize",
     "embedded_fleet",
+    "evaluate",
     "fixed_plan",
     "flower",
+    "load_dataset",
     "load_task",
     "make_task",
+    "metrics",
     "partitions",
     "read_history",
     "read_trace",
     "resume",
+    "server",
     "testing",
     "tradeoff",
     "train",

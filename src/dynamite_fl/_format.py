@@ -1,5 +1,15 @@
 """Numbers as text, the same in terminals, reports and tables."""
 
+import math
+import re
+
+# Words in the names of metrics that are shares, from 0 to 1.
+_SHARES = {"accuracy", "acc", "f1", "fbeta", "auc", "auroc", "auprc", "precision", "recall"}
+_SHARES |= {"specificity", "sensitivity", "iou", "jaccard", "dice"}
+# Words in the names of metrics that are written in capitals.
+_ACRONYMS = {"auc", "auprc", "auroc", "f1", "mae", "mape", "mcc", "mse", "r2", "rmse"}
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z0-9]+")
+
 
 def percent(share: float, decimals: int = 1) -> str:
     """Return a share as a percentage.
@@ -58,6 +68,78 @@ def points(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
+def is_share(metric_name: str) -> bool:
+    """Return whether a metric is a share from 0 to 1 by its name, and is shown in per cent.
+
+    Example:
+        >>> [is_share(name) for name in ("accuracy", "macro_f1", "BinaryAUROC", "rmse")]
+        [True, True, True, False]
+    """
+    return any(word.lower() in _SHARES for word in _WORD.findall(metric_name))
+
+
+def metric_label(metric_name: str) -> str:
+    """Return the name of a metric for people.
+
+    Example:
+        >>> metric_label("binary_accuracy"), metric_label("rmse"), metric_label("BinaryF1Score")
+        ('binary accuracy', 'RMSE', 'BinaryF1Score')
+    """
+    words = metric_name.split("_")
+    return " ".join(word.upper() if word in _ACRONYMS else word for word in words)
+
+
+def metric_title(metric_name: str) -> str:
+    """Return the name of a metric as the beginning of a title.
+
+    Example:
+        >>> metric_title("accuracy"), metric_title("rmse")
+        ('Accuracy', 'RMSE')
+    """
+    label = metric_label(metric_name)
+    return label[:1].upper() + label[1:]
+
+
+def metric_value(metric_name: str, value: float | None) -> str:
+    """Return the value of a metric: shares in per cent, others with four significant digits.
+
+    Histories have None for NaN and infinity.
+
+    Example:
+        >>> metric_value("accuracy", 0.8125), metric_value("rmse", 3.14159)
+        ('81.2%', '3.142')
+    """
+    if value is None or not math.isfinite(value):
+        return "not a number"
+    return percent(value) if is_share(metric_name) else _significant(value, 4)
+
+
+def metric_spread(metric_name: str, mean: float, deviation: float | None) -> str:
+    """Return the mean of a metric and its standard deviation, if there is one.
+
+    Example:
+        >>> metric_spread("accuracy", 0.81, 0.012), metric_spread("rmse", 3.14159, 0.0123)
+        ('81.0% ± 1.2', '3.142 ± 0.012')
+    """
+    if is_share(metric_name):
+        return percent_spread(mean, deviation)
+    text = _significant(mean, 4)
+    return text if deviation is None else f"{text} ± {_significant(deviation, 2)}"
+
+
+def metric_difference(metric_name: str, difference: float, deviation: float | None = None) -> str:
+    """Return a difference of two values of a metric, with its standard deviation if there is one.
+
+    Example:
+        >>> metric_difference("accuracy", 0.0312, 0.004), metric_difference("rmse", 0.0312)
+        ('3.1 ± 0.4 points', '0.0312')
+    """
+    if not is_share(metric_name):
+        return metric_spread(metric_name, difference, deviation)
+    spread = "" if deviation is None else f" ± {points(deviation)}"
+    return f"{points(difference)}{spread} points"
+
+
 def count(number_of: int, noun: str) -> str:
     """Return a number of things.
 
@@ -84,3 +166,10 @@ def byte_size(size: float) -> str:
 
 def _decimals(value: float) -> int:
     return 0 if value >= 100 else 1
+
+
+def _significant(value: float, digits: int) -> str:
+    """Return a number with so many significant digits; large numbers have all their digits."""
+    if 10**digits <= abs(value) < 10**15:
+        return f"{value:,.0f}"
+    return f"{value:,.{digits}g}"

@@ -6,13 +6,16 @@ holds, so that run folders made from Python and by commands are the same.
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from dynamite_fl._format import metric_value
 from dynamite_fl._load import module_folder
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.job.build import Given, build_training
@@ -22,11 +25,13 @@ from dynamite_fl.job.runs import load_run, open_run
 from dynamite_fl.job.training import (
     DEFAULT_CONTROLLER,
     DEFAULT_DEVICES,
+    DEFAULT_OPTIMIZER,
+    DEFAULT_SERVER,
     Settings,
     TrainingJob,
     resolve_tables,
 )
-from dynamite_fl.partitions import PartitionRecipe
+from dynamite_fl.partitions import PartitionRecipe, by_owner
 from dynamite_fl.records import Fleet, Limits
 from dynamite_fl.simulation.devices import Devices
 from dynamite_fl.stream.stream import Stream
@@ -34,10 +39,12 @@ from dynamite_fl.task.fingerprint import fingerprint
 from dynamite_fl.task.registry import load_task
 from dynamite_fl.task.task import Task
 from dynamite_fl.tracking.track import check_installed
+from dynamite_fl.training.evaluate import evaluate as measure
 from dynamite_fl.training.history import History
 from dynamite_fl.training.loop import Training
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.server_optimizer import ServerOptimizer, server_table
 from dynamite_fl.training.session import Outcome, Session, Tracking
 
 
@@ -59,7 +66,9 @@ class Result:
 
     def __repr__(self) -> str:
         """Return a short description, for notebooks."""
-        figures = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
+        figures = ", ".join(
+            f"{name} {metric_value(name, value)}" for name, value in self.metrics.items()
+        )
         where = "" if self.folder is None else f", in {self.folder}"
         rounds = f"{len(self.history)} rounds, ended by {self.stopped_by}"
         return f"<Result: {figures} after {rounds}{where}>"
@@ -71,12 +80,19 @@ class Result:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The ``accuracy`` and the ``loss`` on the test data, from the last evaluation."""
-        return {
-            name: float(value)
-            for name in ("accuracy", "loss")
-            if (value := self.history.last(name)) is not None
-        }
+        """All metrics and the ``loss`` on the test data, from the last evaluation.
+
+        The leading metric is the first. A metric that is not finite is NaN.
+        """
+        return self.history.final_metrics
+
+    @property
+    def worst_client(self) -> tuple[int, float] | None:
+        """The client whose leading metric is the worst on its own test data, and that metric.
+
+        It is None if ``Task.test_data`` is not a list with one entry for each client.
+        """
+        return self.history.worst_client
 
 
 def train(
@@ -88,6 +104,10 @@ def train(
     partition: PartitionRecipe | None = None,
     stream: Stream | None = None,
     controller: Controller[Any] | str = DEFAULT_CONTROLLER,
+    server: ServerOptimizer | str = DEFAULT_SERVER,
+    schedule: str = "constant",
+    warmup: float = 0.0,
+    final_rate: float = 0.01,
     seed: int = 0,
     cohort: int | None = None,
     select_by: str = "uniform",
@@ -95,6 +115,10 @@ def train(
     probe_every: int = 1,
     probe_gradient: str = "whole",
     free_probes: bool = False,
+    optimizer: Optimizer | str = DEFAULT_OPTIMIZER,
+    device: str = "cpu",
+    precision: str = "float32",
+    buffers: str = "average",
     workers: int = 1,
     track: Sequence[str] = (),
     folder: Path | str | None = None,
@@ -108,7 +132,7 @@ def train(
     Args:
         task: The model, the loss and the data, or a ``module:function`` that returns them.
         limits: The deadline, the budget, the prices and the rounds of the training.
-        learning_rate: The step size of local steps.
+        learning_rate: The step size of local steps, the largest one if it changes.
         devices: The name of an embedded fleet, a CSV file, ``Devices``, or a ``Fleet``, of which
             the names and speeds are used.
         partition: How the data is split among the devices. Default: every device gets the same
@@ -117,6 +141,13 @@ def train(
             has all its samples from the start.
         controller: The controller that chooses local steps and batch sizes: its name, its
             ``module:Class``, or an object.
+        server: What the server makes of the average of a round: ``average``, ``fedavgm``,
+            ``fedadam``, ``fedyogi``, ``fedexp``, or an object of ``dynamite_fl.server``.
+        schedule: How the learning rate changes as the limits are used up: ``constant``, ``linear``
+            or ``cosine``.
+        warmup: The share of the limits during which the learning rate rises to ``learning_rate``.
+        final_rate: The learning rate when the limits are used up, as a share of ``learning_rate``.
+            It has no effect if the schedule is ``constant``.
         seed: The seed of everything that is drawn at random. The same seed gives the same result,
             to the bit.
         cohort: The number of devices that take part in a round. Default: all.
@@ -128,6 +159,13 @@ def train(
         probe_gradient: What devices send of a probe's gradient: the ``whole`` gradient, or a
             ``sketch`` of it, which is much smaller.
         free_probes: Whether probes cost nothing, as in the paper's experiments.
+        optimizer: The optimiser of local steps: a name of ``torch.optim``, or an ``Optimizer`` with
+            options, clipping and FedProx's term.
+        device: Where models are computed: ``cpu``, ``cuda``, ``mps``, or ``auto`` for the best
+            there is.
+        precision: ``float32``, or ``bfloat16`` to compute with mixed precision.
+        buffers: What happens to a model's buffers, such as the statistics of batch normalisation:
+            ``average`` them as weights are, or leave them ``local`` on each device.
         workers: The number of processes that compute for the devices. Results do not depend on it.
         track: The trackers that each round is reported to: ``tensorboard``, ``mlflow``.
         folder: The folder for the job, the history, the model and the checkpoint. If it holds a
@@ -146,14 +184,10 @@ def train(
         >>> inputs = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
         >>> labels = (inputs.sum(dim=1) > 0).long()
         >>> task = fl.Task(
-        ...     name="signs",
-        ...     make_model=lambda: nn.Linear(4, 2),
-        ...     loss=nn.CrossEntropyLoss(reduction="none"),
-        ...     correct=lambda outputs, targets: outputs.argmax(dim=1) == targets,
-        ...     train_inputs=inputs[:200],
-        ...     train_targets=labels[:200],
-        ...     test_inputs=inputs[200:],
-        ...     test_targets=labels[200:],
+        ...     model=lambda: nn.Linear(4, 2),
+        ...     loss=nn.CrossEntropyLoss(),
+        ...     train_data=(inputs[:200], labels[:200]),
+        ...     test_data=(inputs[200:], labels[200:]),
         ... )
         >>> result = fl.train(
         ...     task,
@@ -169,6 +203,9 @@ def train(
     task = as_task(task)
     settings = Settings(
         learning_rate=learning_rate,
+        schedule=schedule,
+        warmup=warmup,
+        final_rate=final_rate,
         seed=seed,
         cohort=cohort,
         select_by=select_by,
@@ -178,10 +215,20 @@ def train(
         free_probes=free_probes,
         workers=workers,
         track=track,
+        device=device,
+        precision=precision,
+        buffers=buffers,
     )
     device_entry = devices if isinstance(devices, str) else devices_table(_as_devices(devices))
-    job = describe_job(task, limits, settings, controller, device_entry, partition, stream)
-    given = Given(task, partition, None if isinstance(controller, str) else controller)
+    job = describe_job(
+        task, limits, settings, controller, device_entry, partition, stream, optimizer, server
+    )
+    given = Given(
+        task,
+        partition,
+        None if isinstance(controller, str) else controller,
+        None if isinstance(optimizer, str) else optimizer,
+    )
     return _run(job, given, folder, on_round)
 
 
@@ -190,6 +237,7 @@ def resume(
     *,
     task: Task | str | None = None,
     controller: Controller[Any] | None = None,
+    optimizer: Optimizer | None = None,
     data_dir: Path | str | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
 ) -> Result:
@@ -201,6 +249,8 @@ def resume(
             begun with a task made in Python.
         controller: The controller. It is needed only if the run was begun with an object whose
             class cannot be imported.
+        optimizer: The optimiser. It is needed only if the run was begun with a function of your
+            own.
         data_dir: The folder that holds datasets. Default: ``$DYNAMITE_DATA``.
         on_round: A function that is called with the record of each further round.
 
@@ -213,8 +263,32 @@ def resume(
     if controller is not None:
         check_learning_rate(controller, job.settings.learning_rate)
         job = job.with_tables(controller=controller_table(controller))
-    given = Given(task=None if task is None else as_task(task), controller=controller)
+    if optimizer is not None:
+        job = job.with_tables(optimizer=optimizer.to_table())
+    given = Given(
+        task=None if task is None else as_task(task), controller=controller, optimizer=optimizer
+    )
     return _run(job, given, folder, on_round, None if data_dir is None else Path(data_dir))
+
+
+def evaluate(task: Task, model: nn.Module) -> dict[str, float]:
+    """Return the metrics and the loss of a model on a task's test data.
+
+    They are computed exactly as during a training, so a saved model gives the reported numbers.
+
+    Args:
+        task: The task, with test data.
+        model: The model; it is left in evaluation mode.
+
+    Example:
+        >>> import dynamite_fl as fl
+        >>> task = fl.make_task("softmax", "digits")
+        >>> sorted(fl.evaluate(task, task.new_model(seed=0)))
+        ['accuracy', 'loss']
+    """
+    flat = FlatModel(replace(task, model=lambda: model), seed=0)
+    evaluation = measure(flat, flat.first_weights)
+    return {**evaluation.metrics, "loss": evaluation.loss}
 
 
 def _as_devices(devices: Devices | Fleet) -> Devices:
@@ -251,6 +325,8 @@ def describe_job(
     devices: str | dict[str, Any],
     partition: PartitionRecipe | None = None,
     stream: Stream | None = None,
+    optimizer: Optimizer | str = DEFAULT_OPTIMIZER,
+    server: ServerOptimizer | str = DEFAULT_SERVER,
 ) -> TrainingJob:
     """Write what was given in Python as a job, which a run folder keeps.
 
@@ -262,29 +338,41 @@ def describe_job(
         devices: The job's entry ``devices``: a name, a CSV file or a table.
         partition: How the data is split; None for the default.
         stream: When samples arrive; None if every device has all its samples from the start.
+        optimizer: The optimiser of local steps or its name.
+        server: The server optimiser or its name.
     """
     for name, value, kind in (
         ("limits", limits, Limits),
         ("partition", partition, PartitionRecipe | None),
         ("stream", stream, Stream | None),
+        ("optimizer", optimizer, Optimizer | str),
     ):
         if not isinstance(value, kind):
-            wanted = name.title() if name != "partition" else "recipe of dynamite_fl.partitions"
-            raise InvalidInput(f"{name} is a {type(value).__name__}: give a {wanted}")
+            raise InvalidInput(f"{name} is a {type(value).__name__}: give {_WANTED[name]}")
     check_learning_rate(controller, settings.learning_rate)
     tables = {
         "task": _task_table(task),
-        "partition": None if partition is None else partition.to_table(),
+        "partition": _partition_table(task, partition),
         "stream": None if stream is None else stream.to_table(),
         "devices": devices,
         "limits": asdict(limits),
         "controller": controller if isinstance(controller, str) else controller_table(controller),
+        "optimizer": optimizer if isinstance(optimizer, str) else optimizer.to_table(),
+        "server": server if isinstance(server, str) else server_table(server),
         "training": {**asdict(settings), "track": list(settings.track)},
     }
     resolved = resolve_tables(tables, folder=Path())
     specs = (resolved["task"].get("use"), resolved["controller"]["name"])
     own = [folder for spec in specs if (folder := module_folder(spec)) is not None]
     return TrainingJob(resolved, tuple(dict.fromkeys([*own, Path.cwd()])))
+
+
+_WANTED = {
+    "limits": "a Limits",
+    "partition": "a recipe of dynamite_fl.partitions",
+    "stream": "a Stream",
+    "optimizer": 'an Optimizer or its name, such as fl.Optimizer("AdamW", weight_decay=0.01)',
+}
 
 
 def check_learning_rate(controller: Controller[Any] | str, learning_rate: float) -> None:
@@ -297,15 +385,20 @@ def check_learning_rate(controller: Controller[Any] | str, learning_rate: float)
         )
 
 
+def _partition_table(task: Task, partition: PartitionRecipe | None) -> dict[str, Any] | None:
+    """Return the job's table ``partition``; None for the default."""
+    if partition is None and task.has_own_data:
+        partition = by_owner()
+    return None if partition is None else partition.to_table()
+
+
 def _task_table(task: Task) -> dict[str, Any]:
     """Return the job's table ``task``, which says how to make the task again.
 
     A task that was made in Python cannot be made again from a table. Its table holds its name, so
     that a resume can ask for it.
     """
-    if task.source is None:
-        return {"made_in_python": task.name}
-    return {"use": task.source} if isinstance(task.source, str) else dict(task.source)
+    return {"made_in_python": task.name} if task.source is None else dict(task.source)
 
 
 def _run(
@@ -323,7 +416,7 @@ def _run(
 
     def open_folder() -> None:
         if run_folder is not None:
-            open_run(run_folder, job, fingerprint(task))
+            open_run(run_folder, job, fingerprint(task), task.leading_metric)
 
     outcome = Session(
         training,
@@ -346,7 +439,7 @@ def result_of(
     if outcome.stopped_by is None:
         raise KeyboardInterrupt
     model = task.new_model(seed)  # its initial weights are replaced by the trained ones
-    model.load_state_dict(training.engine.named_weights(outcome.weights))
+    model.load_state_dict(training.engine.state_dict(outcome.weights))
     path = None if folder is None else folder.path
     return Result(model.eval(), outcome.history, outcome.stopped_by, path)
 

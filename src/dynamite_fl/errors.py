@@ -44,13 +44,7 @@ class OutputError(DynamiteError, OSError):
 
 
 class Diverged(DynamiteError):  # noqa: N818  it says what the training did
-    """All updates of a round are NaN, infinite or misshapen, so none can be averaged."""
-
-    def __init__(self, round_index: int, refused: int) -> None:
-        super().__init__(
-            f"in round {round_index} all {refused} updates were refused because they are NaN, "
-            "infinite or misshapen: try a smaller training.learning_rate"
-        )
+    """All updates of a round, or the server's step after it, are NaN, infinite or misshapen."""
 
 
 class NoSampleYet(DynamiteError):  # noqa: N818  it says what is the matter

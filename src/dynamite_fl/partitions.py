@@ -52,6 +52,11 @@ class PartitionRecipe(ABC):
         """The name of the recipe, as ``partition.kind`` in a job has it."""
         return type(self).__name__
 
+    @property
+    def uses_labels(self) -> bool:
+        """Whether samples are split by their labels; otherwise only their number is used."""
+        return True
+
     def to_table(self) -> dict[str, Any]:
         """Return the recipe as the ``[partition]`` table of a job.
 
@@ -148,6 +153,11 @@ class wang(PartitionRecipe):
     def __post_init__(self) -> None:
         check_whole("partition.case", self.case, least=1, most=4)
 
+    @property
+    def uses_labels(self) -> bool:
+        """Whether samples are split by their labels: in the cases 2 and 4."""
+        return self.case in (2, 4)
+
     def split(
         self, targets: Targets, clients: int, seed: int = 0, owners: IntArray | None = None
     ) -> Partition:
@@ -222,6 +232,11 @@ class unequal(PartitionRecipe):
     def __post_init__(self) -> None:
         check_number("partition.spread", self.spread)
 
+    @property
+    def uses_labels(self) -> bool:
+        """Whether samples are split by their labels: they are not."""
+        return False
+
     def split(
         self, targets: Targets, clients: int, seed: int = 0, owners: IntArray | None = None
     ) -> Partition:
@@ -244,6 +259,11 @@ class by_owner(PartitionRecipe):
         >>> by_owner().split(np.zeros(3), clients=2, owners=owners).indices(1)
         array([0, 2])
     """
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether samples are split by their labels: they are not."""
+        return False
 
     def split(
         self, targets: Targets, clients: int, seed: int = 0, owners: IntArray | None = None
@@ -283,6 +303,11 @@ class fixed(PartitionRecipe):
     def to_table(self) -> dict[str, Any]:
         """Return the recipe as the ``[partition]`` table of a job."""
         return {"kind": self.kind, "indices_per_client": [[*r] for r in self.indices_per_client]}
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether samples are split by their labels: they are not."""
+        return False
 
     def split(
         self, targets: Targets, clients: int, seed: int = 0, owners: IntArray | None = None

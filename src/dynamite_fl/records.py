@@ -28,6 +28,10 @@ MOST_ROUNDS = 10**9
 _MOST_STEPS = 100_000
 
 
+class OptimizerWarning(UserWarning):
+    """A controller plans by a theory of plain SGD, but devices use another optimiser."""
+
+
 class LearningRateWarning(UserWarning):
     """The learning rate is above 1 / smoothness, where the error bounds are not proven."""
 

@@ -46,11 +46,14 @@ class PathReport:
         second_half: The same for the second half. Equal to ``first_half`` if the round has a single
             step.
         gradient_variance: M_i of each client in the cohort, from its first batches.
+        gradient: The mean gradient of one step in the first half, averaged over clients, (m,).
+            None with plain SGD, where it is ``first_half`` divided by the learning rate.
     """
 
     first_half: FloatArray
     second_half: FloatArray
     gradient_variance: FloatArray
+    gradient: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,7 @@ class RoundReport:
         round_index: k, counted from 1.
         clients: The indices of the cohort's clients in the fleet.
         local_steps: tau_k, the local steps of the round.
+        learning_rate: eta, the step size of the round's local steps.
         batch_sizes: s_i^k, the samples of each client in a local step.
         present: Whether the client's update was received.
         samples: D_i^k, the number of samples that the client has received so far.
@@ -74,6 +78,7 @@ class RoundReport:
     round_index: int
     clients: IntArray
     local_steps: int
+    learning_rate: float
     batch_sizes: IntArray
     present: BoolArray
     samples: FloatArray

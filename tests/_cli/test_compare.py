@@ -18,6 +18,7 @@ from dynamite_fl.training.run_folder import RunFolder
 from tests._cli.commands import invoke
 from tests.compare.threads import threads_for_processes
 from tests.processes import HANG_SECONDS, start_command, wait_until
+from tests.regressions import REGRESSION
 
 __all__ = ["threads_for_processes"]  # a fixture
 
@@ -93,7 +94,7 @@ def test_tables_and_json_agree_with_the_histories(here: Path) -> None:
     assert found["target_is_mean_of"] == "fedavg"
     for row in found["controllers"]:
         check_row(here, row, found["target"])
-        mean, deviation = row["accuracy"]["mean"], row["accuracy"]["deviation"]
+        mean, deviation = row["final"]["mean"], row["final"]["deviation"]
         assert mean == pytest.approx(statistics.fmean(finals[row["controller"]]))
         assert f"{mean:.1%} ± {100 * deviation:.1f}" in shown.stdout
     best = max(finals, key=lambda name: statistics.fmean(finals[name]))
@@ -103,7 +104,7 @@ def test_tables_and_json_agree_with_the_histories(here: Path) -> None:
 
 def finals_of(folder: Path, name: str) -> list[float]:
     histories = [folder / "runs/one" / f"{name}-{seed}/history.jsonl" for seed in (0, 1)]
-    return [read_history(each).final_accuracy for each in histories]
+    return [read_history(each).final for each in histories]
 
 
 def check_row(folder: Path, row: dict[str, Any], target: float) -> None:
@@ -125,6 +126,23 @@ def check_row(folder: Path, row: dict[str, Any], target: float) -> None:
     assert row["reached_target"] == len(reached)
     if reached:
         assert row["seconds_to_target"]["mean"] == pytest.approx(statistics.fmean(reached))
+
+
+@pytest.mark.usefixtures("threads_for_processes", "here")
+def test_a_regression_has_a_target_of_its_own() -> None:
+    """The target is above 1, and lower errors reach it."""
+    settings = [word for setting in REGRESSION for word in ("--set", setting)]
+    settings += ["--controllers", "dynamite,fedavg", "--seeds", "1"]
+    shown = compare(*settings, "--target", "3.5")
+    assert shown.exit_code == 0, shown.stderr
+    assert "RMSE" in shown.stdout
+    assert "to 3.5" in shown.stdout
+    assert "accuracy" not in shown.stdout
+    found = json.loads(compare(*settings, "--target", "3.5", "--json").stdout)
+    assert found["metric"] == {"name": "rmse", "higher_is_better": False}
+    first, second = (row["final"]["mean"] for row in found["controllers"])
+    assert first < second < 3.5
+    assert [row["reached_target"] for row in found["controllers"]] == [1, 1]
 
 
 @pytest.mark.usefixtures("threads_for_processes")
@@ -173,12 +191,12 @@ def test_hindsight_finds_the_best_fixed_setting() -> None:
     assert {row["controller"] for row in found["controllers"]} == {"dynamite", "fedavg"}
     tried = found["hindsight"]["first_seed"]
     assert {pair["local_steps"] for pair in tried} == {1}
-    accuracies = [pair["accuracy"] for pair in tried]
+    accuracies = [pair["final"] for pair in tried]
     assert accuracies == sorted(accuracies, reverse=True)
     fedavg = next(row for row in found["controllers"] if row["controller"] == "fedavg")
-    best = max(accuracies[0], fedavg["accuracy"]["mean"])
-    assert found["hindsight"]["best"]["accuracy"]["mean"] == best
-    assert found["hindsight"]["gap"] == pytest.approx(best - fedavg["accuracy"]["mean"])
+    best = max(accuracies[0], fedavg["final"]["mean"])
+    assert found["hindsight"]["best"]["final"]["mean"] == best
+    assert found["hindsight"]["gap"] == pytest.approx(best - fedavg["final"]["mean"])
     assert found["hindsight"]["covered"]["fedavg"] in (0.0, None)
 
 

@@ -22,10 +22,11 @@ def make_task():
     y = (x.sum(1) > 0).long()
     return Task(
         name="mine",
-        make_model=helper.model,
+        model=helper.model,
         loss=loss,
-        correct=lambda outputs, targets: outputs.argmax(1) == targets,
-        train_inputs=x, train_targets=y, test_inputs=x, test_targets=y,
+        train_data=(x, y),
+        test_data=(x, y),
+        metrics=["accuracy"],
     )
 """
 GOOD_LOSS = 'return nn.functional.cross_entropy(outputs, targets, reduction="none")'

@@ -2,11 +2,13 @@
 
 import json
 import resource
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from dynamite_fl.training.history import read_history
+from dynamite_fl.training.server_optimizer import SERVER_OPTIMIZERS, make_server, server_table
 from tests._cli.commands import dynamite, invoke
 from tests.processes import main, run_forked
 
@@ -32,7 +34,7 @@ def test_a_run_leaves_its_folder(tmp_path: Path) -> None:
     }
     history = read_history(folder / "history.jsonl")
     assert len(history) == 12
-    assert history.final_accuracy > 0.3
+    assert history.final > 0.3
 
 
 def test_the_first_line_comes_before_pytorch_is_loaded(tmp_path: Path) -> None:
@@ -47,11 +49,25 @@ def test_the_first_line_comes_before_pytorch_is_loaded(tmp_path: Path) -> None:
 
 
 def test_the_resolved_job_repeats_the_run(tmp_path: Path) -> None:
-    folder = trained(tmp_path, "--set", "limits.budget=inf", "--set", "devices=testbed5")
+    more = ("limits.budget=inf", "devices=testbed5", "server=fedyogi", "training.warmup=0.1")
+    folder = trained(tmp_path, *(word for each in more for word in ("--set", each)))
     again = invoke("run", folder / "job.toml", "--runs", tmp_path, "--name", "b")
     assert again.exit_code == 0, again.stderr
     for name in ("history.jsonl", "model.safetensors", "job.toml"):
         assert (folder / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+@pytest.mark.parametrize("server", SERVER_OPTIMIZERS)
+def test_a_run_with_each_server_and_a_falling_rate(tmp_path: Path, server: str) -> None:
+    words = ("--set", f"server={server}", "--set", "training.schedule=cosine")
+    folder = trained(tmp_path, *words)
+    history = read_history(folder / "history.jsonl")
+    assert history.final > 0.3
+    rates = [record.learning_rate or 0.0 for record in history]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[0] > rates[-1] > 0
+    job = tomllib.loads((folder / "job.toml").read_text())
+    assert job["server"] == server_table(make_server(server))
 
 
 @pytest.mark.parametrize(
@@ -60,6 +76,9 @@ def test_the_resolved_job_repeats_the_run(tmp_path: Path) -> None:
         ("controller.name=dynamit", "did you mean 'dynamite'?"),
         ("controller.speed=3", "dynamite-feedback has no setting 'speed'"),
         ("controller={name=3}", "controller needs a name"),
+        ("server=fedadm", "did you mean 'fedadam'?"),
+        ("server={name='fedadam', beta=1}", "server fedadam has no setting 'beta'"),
+        ("training.schedule=linaer", "did you mean 'linear'?"),
         ("task.model=sofmax", "did you mean 'softmax'?"),
         ("task.dataset=mnits", "mnits"),
         ("task=nowhere:make", "nowhere"),

@@ -27,12 +27,9 @@ def line_task(
     x, y = torch.tensor(inputs), torch.tensor(targets)
     return Task(
         name="line",
-        make_model=lambda: Line(start),
+        model=lambda: Line(start),
         loss=lambda outputs, wanted: (outputs - wanted).square() / 2,
-        correct=lambda outputs, wanted: (outputs - wanted).abs() < 0.5,
-        train_inputs=x,
-        train_targets=y,
-        test_inputs=x,
-        test_targets=y,
+        train_data=(x, y),
+        test_data=(x, y),
         penalty=penalty,
     )

@@ -24,8 +24,7 @@ TASK = line_task([[1.0, 0.0], [0.0, 2.0]], [2.0, 2.0])
 def client_of(indices: list[int], **settings: float) -> Client:
     return Client(
         model=FlatModel(TASK, seed=0),
-        inputs=TASK.train_inputs,
-        targets=TASK.train_targets,
+        samples=TASK.train,
         indices=np.array(indices),
         seed=0,
         settings=ProbeSettings(**settings),  # type: ignore[arg-type]

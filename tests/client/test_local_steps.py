@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from dynamite_fl.client.flat_model import FlatModel
-from dynamite_fl.client.local_steps import AutogradSteps, Step, take_local_steps
-from dynamite_fl.client.messages import Order
+from dynamite_fl.client.local_steps import AutogradSteps, Measured, take_local_steps
+from dynamite_fl.client.messages import ClientState, Order
+from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.records import IntArray
 from tests.client.tasks import line_task
 
@@ -30,18 +31,36 @@ ORDER = Order(
 
 
 def steps() -> AutogradSteps:
-    return AutogradSteps(FlatModel(TASK, seed=0), TASK.train_inputs, TASK.train_targets)
+    return AutogradSteps(FlatModel(TASK, seed=0), TASK.train, Optimizer())
 
 
 def test_one_step_by_hand() -> None:
     """At 0 the loss of both samples is 2 and its gradient (-1, -2)."""
-    before = torch.zeros(1, 2)
-    step = steps().step(before, [BOTH], learning_rate=0.5)
-    assert step.losses.tolist() == [2.0]
-    assert step.gradients.tolist() == [[-1.0, -2.0]]
-    assert step.weights.tolist() == [[0.5, 1.0]]
-    assert before.tolist() == [[0.0, 0.0]]
-    assert steps().step_weights(before, [BOTH], 0.5).tolist() == [[0.5, 1.0]]
+    taking = steps()
+    taking.begin(ORDER, 1)
+    before = taking.weights()
+    measured = taking.step([BOTH], measure=True)
+    assert measured is not None
+    assert measured.losses.tolist() == [2.0]
+    assert measured.gradients.tolist() == [[-1.0, -2.0]]
+    assert taking.weights().tolist() == [[0.5, 1.0]]
+    assert before.tolist() == ORDER.weights[None].tolist() == [[0.0, 0.0]]
+
+
+def test_a_step_that_is_not_measured_leads_to_the_same_weights() -> None:
+    taking = steps()
+    taking.begin(ORDER, 1)
+    assert taking.step([BOTH], measure=False) is None
+    assert taking.weights().tolist() == [[0.5, 1.0]]
+
+
+def test_a_round_begins_at_its_own_global_model() -> None:
+    taking = steps()
+    for start in ([0.0, 0.0], [1.0, 1.0], [0.0, 0.0]):
+        taking.begin(replace(ORDER, weights=torch.tensor(start)), 1)
+        assert taking.weights().tolist() == [start]
+        taking.step([FIRST], measure=False)
+        assert taking.weights().tolist() == [[start[0] + (2 - start[0]) / 2, start[1]]]
 
 
 def test_gradient_variance_by_hand() -> None:
@@ -56,28 +75,48 @@ class Counting:
     real: AutogradSteps = field(default_factory=steps)
     with_gradients: int = 0
 
-    def step(self, weights: Tensor, batches: Sequence[IntArray], learning_rate: float) -> Step:
-        self.with_gradients += 1
-        return self.real.step(weights, batches, learning_rate)
+    @property
+    def trained(self) -> int:
+        return self.real.trained
 
-    def step_weights(
-        self, weights: Tensor, batches: Sequence[IntArray], learning_rate: float
-    ) -> Tensor:
-        return self.real.step_weights(weights, batches, learning_rate)
+    def begin(self, order: Order, clients: int) -> None:
+        self.real.begin(order, clients)
+
+    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured | None:
+        self.with_gradients += measure
+        return self.real.step(batches, measure=measure)
+
+    def weights(self) -> Tensor:
+        return self.real.weights()
+
+    def gradient_sum(self) -> Tensor | None:
+        return self.real.gradient_sum()
+
+    def kept_state(self) -> ClientState:
+        return self.real.kept_state()
 
     def gradient_variance(self, weights: Tensor, rows: IntArray) -> float:
         return self.real.gradient_variance(weights, rows)
 
 
 @pytest.mark.parametrize(
-    ("remember", "local_steps", "gradients"), [(False, 5, 0), (True, 5, 2), (True, 1, 1)]
+    ("remember", "path", "local_steps", "gradients"),
+    [
+        (False, False, 5, 0),
+        (True, False, 5, 2),
+        (True, False, 1, 1),
+        (False, True, 5, 3),
+        (False, True, 2, 2),
+        (True, True, 5, 4),
+        (True, True, 3, 3),
+    ],
 )
-def test_gradients_are_computed_only_where_they_are_used(
-    remember: bool, local_steps: int, gradients: int
+def test_gradients_are_copied_only_where_they_are_used(
+    remember: bool, path: bool, local_steps: int, gradients: int
 ) -> None:
-    """A later probe needs those of the first and of the last step."""
+    """A later probe needs those of the first and the last step, and the path those of three."""
     counting = Counting()
-    order = replace(ORDER, remember=remember, local_steps=local_steps)
+    order = replace(ORDER, remember=remember, path=path, local_steps=local_steps)
     take_local_steps(order, [[BOTH] * local_steps], [2], counting)
     assert counting.with_gradients == gradients
 

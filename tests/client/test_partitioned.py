@@ -14,21 +14,21 @@ from tests.trainings import STREAM, digits, streams_of
 @pytest.mark.parametrize("streaming", [False, True])
 def test_clients_share_the_model_and_have_their_own_samples(streaming: bool) -> None:
     task = digits()
-    partition = wang(case=1).split(task.train_targets.numpy(), 3, seed=0)
+    partition = wang(case=1).split(task.train_labels(), 3, seed=0)
     streams = streams_of(STREAM, task, partition, seed=0) if streaming else None
     clients = PartitionedClients(FlatModel(task, seed=0), partition, 7, ProbeSettings(), streams)
     made = [clients.make(place) for place in range(3)]
     for place, client in enumerate(made):
         assert isinstance(client, Client)
         assert client.model is clients.model
-        assert client.inputs is task.train_inputs
+        assert client.samples is task.train
         np.testing.assert_array_equal(client.indices, partition.indices(place))
         assert (client.incoming is not None) == streaming
 
 
 def test_samples_arrive_as_the_stream_says() -> None:
     task = digits()
-    partition = wang(case=1).split(task.train_targets.numpy(), 3, seed=0)
+    partition = wang(case=1).split(task.train_labels(), 3, seed=0)
     streams = streams_of(STREAM, task, partition, seed=0)
     clients = PartitionedClients(FlatModel(task, seed=0), partition, 7, ProbeSettings(), streams)
     incoming = clients.make(1).incoming

@@ -1,5 +1,7 @@
 """A comparison from start to end: its seeds, its stages and its summary."""
 
+import json
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from dynamite_fl.errors import RunFolderError
 from dynamite_fl.job.training import load_training_job
 from tests.compare.test_parallel import Recorder
 from tests.compare.threads import threads_for_processes
+from tests.regressions import REGRESSION, RMSE
 
 __all__ = ["threads_for_processes"]  # a fixture
 
@@ -84,6 +87,50 @@ def test_fixed_settings_are_tried_on_the_first_seed_and_the_best_on_all(
     assert first > 4  # two contenders with two seeds, and fixed settings
     assert len(comparison.hindsight.tried) == first - 4 + refined
     assert last > 0
+
+
+def final_errors(folder: Path) -> dict[str, float]:
+    """Return the mean of the last errors of each contender, from the lines of the histories."""
+    finals: dict[str, list[float]] = {}
+    for history in folder.glob("*/history.jsonl"):
+        contender = history.parent.name.rpartition("-")[0]
+        last = json.loads(history.read_text().splitlines()[-1])
+        finals.setdefault(contender, []).append(last["metrics"]["rmse"])
+    return {name: statistics.fmean(errors) for name, errors in finals.items()}
+
+
+@pytest.mark.usefixtures("threads_for_processes")
+def test_a_regression_is_won_by_the_lowest_error(request_: ComparisonRequest) -> None:
+    """This holds for contenders, for the target and for the best fixed setting."""
+    request = replace(
+        request_,
+        job=load_training_job(overrides=[*SMALL, *REGRESSION]),
+        controllers=["uniform", "dynamite"],
+        hindsight=True,
+    )
+    comparison = compare(request, Counting())
+    assert comparison.failures == {}
+    errors = final_errors(request.folder)
+    names = [row.contender for row in comparison.contenders]
+    assert names == sorted(("uniform", "dynamite", "fedavg"), key=errors.__getitem__)
+    assert comparison.target is not None
+    assert comparison.target.metric == RMSE
+    assert comparison.target.value == pytest.approx(errors["fedavg"])
+    for row in comparison.contenders:
+        histories = [result.history for result in row.results]
+        reached = [history.best <= comparison.target.value for history in histories]
+        assert len(row.reached) == sum(reached)
+    hindsight = comparison.hindsight
+    assert hindsight is not None
+    assert list(hindsight.tried.values()) == sorted(hindsight.tried.values())
+    fixed = [name for name in errors if name.startswith("fixed")]
+    finalists = [name for name in fixed if (request.folder / f"{name}-5").exists()]
+    on_all_seeds = {name: errors[name] for name in ("fedavg", *finalists)}
+    assert hindsight.best.contender == min(on_all_seeds, key=on_all_seeds.__getitem__)
+    assert hindsight.gap == pytest.approx(errors["fedavg"] - min(on_all_seeds.values()))
+    values = comparison.to_json()
+    assert values["metric"] == {"name": "rmse", "higher_is_better": False}
+    assert values["best"] == names[0]
 
 
 @pytest.mark.usefixtures("threads_for_processes")

@@ -1,6 +1,8 @@
 """The best fixed setting in hindsight, against numbers worked by hand."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dynamite_fl.compare.hindsight import (
     FixedSetting,
@@ -11,7 +13,8 @@ from dynamite_fl.compare.hindsight import (
 )
 from dynamite_fl.compare.summary import summarize
 from dynamite_fl.records import Fleet, Limits
-from tests.compare.results import RESULTS, result
+from tests.compare.results import RESULTS, errors_of, result
+from tests.regressions import RMSE
 
 
 def test_share_covered_by_hand() -> None:
@@ -42,6 +45,44 @@ def test_hindsight_by_hand() -> None:
     assert found.deviation == pytest.approx(0.14 / 2**0.5)  # of 0.3 and 0.16
     assert found.covered["dynamite"] == pytest.approx(0.1 / 0.23, abs=1e-6)
     assert found.covered["fedavg"] == 0
+
+
+def test_where_lower_is_better_the_lowest_setting_is_the_best() -> None:
+    """FedAvg's errors are 4 and 2, those of the best setting 1 on both seeds."""
+    runs = [result("fedavg", seed, final, metric=RMSE) for seed, final in enumerate((4.0, 2.0))]
+    runs += [result("ours", seed, 2.0, metric=RMSE) for seed in (0, 1)]
+    finals = {"fixed-1x8": 9.0, "fixed-5x4": 1.0, "fixed-2x9": 3.0}
+    fixed = [
+        result(name, seed, final, metric=RMSE) for name, final in finals.items() for seed in (0, 1)
+    ]
+    found = look_back(fixed, summarize(runs, 2.0), 2.0)
+    assert found is not None
+    assert list(found.tried.items()) == [
+        (FixedSetting(5, 4), 1.0),
+        (FixedSetting(2, 9), 3.0),
+        (FixedSetting(1, 8), 9.0),
+    ]
+    assert found.best.contender == "fixed-5x4"
+    assert found.gap == 2.0  # 3 and 1
+    assert found.covered == {"ours": 0.5, "fedavg": 0.0}
+    assert look_back(fixed[:2], summarize(runs, 2.0), 2.0).best.contender == "fedavg"  # type: ignore[union-attr]
+
+
+@given(finals=st.lists(st.floats(0, 1), min_size=8, max_size=8))
+def test_directions_give_the_same_hindsight(finals: list[float]) -> None:
+    """One less each accuracy is an error, and every gain stays what it is."""
+    names = ["fedavg", "ours", "fixed-1x8", "fixed-5x4"]
+    pairs = [(name, seed) for name in names for seed in (0, 1)]
+    runs = [result(*pair, final) for pair, final in zip(pairs, finals, strict=True)]
+    errors = errors_of(runs, RMSE)
+    found = look_back(runs[4:], summarize(runs[:4], 0.5), 0.5)
+    mirrored = look_back(errors[4:], summarize(errors[:4], 0.5), 0.5)
+    assert found is not None
+    assert mirrored is not None
+    assert mirrored.gap == pytest.approx(found.gap, abs=1e-12)
+    assert mirrored.best.final.mean == pytest.approx(1 - found.best.final.mean, abs=1e-12)
+    best = min(summary.final.mean for summary in summarize([*errors[:2], *errors[4:]], 0.5))
+    assert mirrored.best.final.mean == best
 
 
 def test_hindsight_without_fedavg_has_no_gap() -> None:

@@ -1,6 +1,7 @@
 """Several trainings at a time: what processes report, and what happens if one of them dies."""
 
 import multiprocessing
+import re
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dynamite_fl._format import metric_value
 from dynamite_fl.compare import parallel
 from dynamite_fl.compare.contenders import Run
 from dynamite_fl.compare.parallel import run_all
@@ -16,6 +18,7 @@ from dynamite_fl.job.training import load_training_job
 from dynamite_fl.training.history import read_history
 from dynamite_fl.training.run_folder import RunFolder
 from tests.compare.threads import threads_for_processes
+from tests.regressions import REGRESSION
 
 __all__ = ["threads_for_processes"]  # a fixture
 
@@ -39,17 +42,19 @@ class Recorder:
 
     events: list[tuple[str, ...]] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
+    reached: list[str] = field(default_factory=list)
 
     def started(self, name: str) -> None:
         self.events.append(("started", name))
 
-    def moved(self, name: str, share: float, accuracy: float | None) -> None:
+    def moved(self, name: str, share: float, reached: str | None) -> None:
         assert name
-        assert accuracy is None or 0 <= accuracy <= 1
+        assert reached is None or reached
         self.shares.append(share)
 
-    def finished(self, name: str, accuracy: float | None) -> None:
-        assert accuracy is not None
+    def finished(self, name: str, reached: str | None) -> None:
+        assert reached is not None
+        self.reached.append(reached)
         self.events.append(("finished", name))
 
     def failed(self, name: str, reason: str) -> None:
@@ -102,6 +107,21 @@ def test_every_run_is_started_and_finished_once(tmp_path: Path, jobs: int) -> No
     assert sorted(name for kind, name in watcher.events if kind == "finished") == names
     assert watcher.shares
     assert all(0 < share <= 1 for share in watcher.shares)
+
+
+@pytest.mark.usefixtures("threads_for_processes")
+@pytest.mark.parametrize(
+    ("overrides", "words"), [((), r"accuracy \d+\.\d%"), (REGRESSION, r"RMSE \d\.\d+")]
+)
+def test_the_leading_metric_is_reported_in_words(
+    tmp_path: Path, overrides: tuple[str, ...], words: str
+) -> None:
+    watcher = Recorder()
+    assert run_all([small_run(tmp_path, 0, *overrides)], None, 1, watcher) == {}
+    (reached,) = watcher.reached
+    assert re.fullmatch(words, reached)
+    history = read_history(RunFolder(tmp_path / "fedavg-0").history)
+    assert reached.endswith(metric_value(history.leading_metric.name, history.final))
 
 
 class Impatient(Recorder):

@@ -24,6 +24,7 @@ def report(
     samples: list[float] | None = None,
     probe: Probe | None = None,
     local_steps: int = 1,
+    learning_rate: float = 0.01,
     round_index: int = 1,
 ) -> RoundReport:
     nan = [np.nan] * len(clients)
@@ -31,6 +32,7 @@ def report(
         round_index=round_index,
         clients=np.array(clients),
         local_steps=local_steps,
+        learning_rate=learning_rate,
         batch_sizes=np.array(sizes),
         present=np.isfinite(step_seconds),
         samples=np.array(nan if samples is None else samples, dtype=float),
@@ -71,6 +73,7 @@ class World:
             round_index=index,
             clients=cohort,
             local_steps=plan.local_steps,
+            learning_rate=0.05,
             batch_sizes=plan.batch_sizes,
             present=present,
             samples=fleet.samples[cohort],

@@ -20,18 +20,19 @@ def state(first_gain: float, second_gain: float, steps: float = 8.0) -> Feedback
     gain = GainEstimate(
         mean_steps=steps, first_gain=first_gain, second_gain=second_gain, gain_weight=9.0
     )
-    return FeedbackState(gain, np.array([4.0, 4.0]), 1000.0)
+    return FeedbackState(gain, np.array([4.0, 4.0]), 1000.0, CONTROL.learning_rate)
 
 
 def plan_of(given: FeedbackState, limits: Limits = LIMITS) -> Plan:
     return CONTROL._plan(FLEET, limits, BOTH, given)
 
 
-def of_a_round(path: PathReport) -> RoundReport:
+def of_a_round(path: PathReport, learning_rate: float = 0.1) -> RoundReport:
     return RoundReport(
         round_index=1,
         clients=BOTH,
         local_steps=2,
+        learning_rate=learning_rate,
         batch_sizes=np.array([9, 9]),
         present=np.array([True, True]),
         samples=np.array([500.0, 500.0]),
@@ -131,3 +132,20 @@ def test_what_a_round_shows_of_gradients_is_averaged() -> None:
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="learning_rate"):
         Feedback(learning_rate=0.0)
+
+
+def test_gains_and_plans_follow_the_rate_of_the_round() -> None:
+    """At half the rate, half the movement shows the same gradient, and changes the loss by half."""
+    rounds, bounds = [], []
+    for rate in (0.1, 0.05):
+        halves = (np.array([rate, 0.0]), np.array([rate / 2, 0.0]))
+        report = of_a_round(PathReport(*halves, np.array([4.0, 4.0])), rate)
+        _, known = CONTROL.start(FLEET, LIMITS, BOTH)
+        for _ in range(4):
+            plan, known = CONTROL.adapt(report, FLEET, LIMITS, BOTH, known)
+        assert known.gain.first_gain == pytest.approx(1.0)
+        assert CONTROL.describe(known)["gain"] == pytest.approx(rate)
+        rounds.append((plan.rounds, plan.local_steps, plan.batch_sizes.tolist()))
+        bounds.append(plan.bound)
+    assert rounds[0] == rounds[1]
+    assert bounds[1] == pytest.approx(bounds[0] / 2)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dynamite_fl import Fleet, Infeasible, Limits, LossGeometry
 from dynamite_fl.control.ablations import StaticTau
 from dynamite_fl.control.controller import Controller
+from dynamite_fl.control.feedback import Feedback
 from dynamite_fl.control.registry import CONTROLLERS, make_controller
 from dynamite_fl.errors import JobError, UserCodeError
 from tests.control.simulator import World, training
@@ -152,9 +153,11 @@ def test_many_clients(name: str) -> None:
     assert plan.batch_sizes.size == 100
 
 
-def test_settings_and_the_learning_rate_are_passed() -> None:
+def test_settings_are_passed_and_the_learning_rate_where_it_is_one() -> None:
     static = make_controller("dynamite-static-tau", learning_rate=0.1, local_steps=4)
-    assert static == StaticTau(learning_rate=0.1, local_steps=4)
+    assert static == StaticTau(local_steps=4)
+    feedback = make_controller("dynamite-feedback", learning_rate=0.1)
+    assert feedback == Feedback(learning_rate=0.1)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def history(
             round=k,
             seconds=2.0 * k,
             cost=10.0 * k,
-            accuracy=value,
+            metrics=None if value is None else {"accuracy": value},
             class_accuracy={"0": 1.0, "1": worst} if classes is None else classes[k - 1],
             local_steps=1 if steps is None else steps[k - 1],
             batch_mean=60.0,

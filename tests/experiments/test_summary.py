@@ -68,7 +68,7 @@ def test_numbers_of_the_verdict_are_those_of_the_runs(finished: Path) -> None:
     """The mean accuracy of the summary is that of the histories."""
     summary = summarize(smoke("online-accuracy", finished))
     histories = summary.outcome.histories["cost"]["fedavg"].values()
-    mean = sum(history.final_accuracy for history in histories) / len(histories)
+    mean = sum(history.final for history in histories) / len(histories)
     measured = to_json(summary)["panels"]["cost"]["measured"]["fedavg"]
     assert measured["accuracy"]["mean"] == pytest.approx(mean)
 

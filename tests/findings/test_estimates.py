@@ -15,6 +15,7 @@ from dynamite_fl.simulation.engine import SimulatedEngine
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.loop import Schedule, Training, begin, rounds
+from dynamite_fl.training.rate_schedule import RateSchedule
 from tests.client.tasks import Line
 
 N, EACH, CURVATURE, SPREAD, RATE = 4, 500, 1.5, 0.8, 0.02
@@ -28,23 +29,25 @@ class Shift(Line):
         return self.weight - x
 
 
+def samples() -> torch.Tensor:
+    """Return the samples of all clients, around their centres."""
+    random = torch.Generator().manual_seed(0)
+    noise = torch.randn(N * EACH, 2, generator=random) * SPREAD
+    return CENTRES.repeat_interleave(EACH, 0) + noise
+
+
 def quadratic() -> Task:
     """F_i(w) = CURVATURE/2 mean |w - x|^2 over samples around the client's centre.
 
     Its Hessian is CURVATURE everywhere, per-sample gradients vary by CURVATURE^2 2 SPREAD^2.
     """
-    random = torch.Generator().manual_seed(0)
-    noise = torch.randn(N * EACH, 2, generator=random) * SPREAD
-    x = CENTRES.repeat_interleave(EACH, 0) + noise
+    x = samples()
     return Task(
         name="quadratic",
-        make_model=lambda: Shift((6.0, 6.0)),
+        model=lambda: Shift((6.0, 6.0)),
         loss=lambda outputs, _: CURVATURE / 2 * outputs.square().sum(1),
-        correct=lambda outputs, _: outputs[:, 0] < 0,
-        train_inputs=x,
-        train_targets=torch.zeros(N * EACH),
-        test_inputs=x,
-        test_targets=torch.zeros(N * EACH),
+        train_data=(x, torch.zeros(N * EACH)),
+        test_data=(x, torch.zeros(N * EACH)),
     )
 
 
@@ -54,7 +57,6 @@ def trained(batch: int) -> Training:
         task,
         Partition.from_owners(np.repeat(np.arange(N), EACH)),
         Devices(samples_per_second=[100.0] * N),
-        RATE,
     )
     limits = Limits(
         rounds=12,
@@ -65,14 +67,14 @@ def trained(batch: int) -> Training:
         max_local_steps=4,
     )
     controller = make_controller("dynamite", learning_rate=RATE, first_batch=batch)
-    return Training(engine, controller, limits, Schedule(), engine.enroll())
+    return Training(engine, controller, limits, Schedule(), engine.enroll(), RateSchedule(RATE))
 
 
 def test_estimates_meet_the_true_constants() -> None:
     given = trained(batch=EACH)  # whole batches: no sampling error but that of the data itself
     for progress, _ in rounds(given, begin(given)):
         found = given.controller.describe(progress.control)
-    means = torch.stack([part.mean(0) for part in torch.split(quadratic().train_inputs, EACH)])
+    means = torch.stack([part.mean(0) for part in torch.split(samples(), EACH)])
     optimum = means.mean(0)
     assert found["smoothness"] == pytest.approx(CURVATURE, rel=1e-3)
     apart = CURVATURE * (means - optimum).norm(dim=1).mean()
@@ -96,7 +98,7 @@ def test_pl_constant_is_the_gradients_own() -> None:
             break
         before = latest.weights  # the second round's probe is at the model that it begins with
     constants = []
-    for part in torch.split(quadratic().train_inputs, EACH):
+    for part in torch.split(samples(), EACH):
         gradient = CURVATURE * (before - part.mean(0))
         loss = CURVATURE / 2 * (before - part).square().sum(1).mean()
         constants.append(float(gradient.square().sum() / (2 * loss)))
@@ -105,10 +107,9 @@ def test_pl_constant_is_the_gradients_own() -> None:
 
 def test_the_loss_stays_below_lemma_1() -> None:
     """With the true constants: curvature, the global gradient's PL constant, and F*."""
-    task = quadratic()
-    optimum = task.train_inputs.mean(0)
-    least = float(CURVATURE / 2 * (optimum - task.train_inputs).square().sum(1).mean())
-    means = torch.stack([part.mean(0) for part in torch.split(task.train_inputs, EACH)])
+    optimum = samples().mean(0)
+    least = float(CURVATURE / 2 * (optimum - samples()).square().sum(1).mean())
+    means = torch.stack([part.mean(0) for part in torch.split(samples(), EACH)])
     apart = float(CURVATURE * (means - optimum).norm(dim=1).mean())
     given = trained(batch=20)
     progress = begin(given)

@@ -15,7 +15,7 @@ from dynamite_fl.records import Plan
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.training.engine import RoundOrder
 from tests.flower.local_grid import App, LocalGrid
-from tests.trainings import digits, training
+from tests.trainings import RATE, digits, training
 
 CLIENTS = 5
 
@@ -34,8 +34,7 @@ def client(index: int) -> Client:
     task = digits("perceptron")
     return Client(
         model=FlatModel(task, 0),
-        inputs=task.train_inputs,
-        targets=task.train_targets,
+        samples=task.train,
         indices=split().indices(index),
         seed=0,
     )
@@ -64,9 +63,18 @@ def order(
     path: bool = False,
     seconds_left: float = 1e9,
 ) -> RoundOrder:
-    """Return the order of a round whose steps and batches differ from those of other rounds."""
+    """Return the order of a round whose steps, batches and rate differ from other rounds'."""
     sizes = np.array([20, 30, 10, 15, 25])[:clients] - index
     plan = Plan(5, 2 + index % 3, sizes, seconds=5.0, cost=1.0, bound=1.0, binding=())
     return RoundOrder(
-        index, weights, plan, np.arange(clients), probe, True, path, 0.0, seconds_left
+        round_index=index,
+        weights=weights,
+        plan=plan,
+        cohort=np.arange(clients),
+        learning_rate=RATE / index,
+        probe=probe,
+        remember=True,
+        path=path,
+        begins=0.0,
+        seconds_left=seconds_left,
     )

@@ -12,7 +12,7 @@ from dynamite_fl.flower.engine import FlowerEngine, Timeouts
 from dynamite_fl.flower.keys import make_keys, read_server_keys
 from dynamite_fl.flower.superlink import SuperLink
 from tests.processes import HANG_SECONDS, wait_until
-from tests.trainings import RATE, digits
+from tests.trainings import digits
 
 ENVIRONMENT = {
     **os.environ,
@@ -77,7 +77,6 @@ class Machines:
             self.link.grid,
             digits("perceptron"),
             self.nodes,
-            RATE,
             registered=self.link.registered,
             timeouts=Timeouts(0.0, round_seconds, join_seconds=HANG_SECONDS),
         )

@@ -1,19 +1,34 @@
 """Training inside a Flower app, on a Grid without a network."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import dynamite_fl.flower
-from dynamite_fl import Limits
+from dynamite_fl import Limits, evaluate
+from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.errors import InvalidInput, TooFewNodes
-from dynamite_fl.flower import Timeouts, local_client, train
+from dynamite_fl.flower import Timeouts, client_app, local_client, train
+from dynamite_fl.flower.engine import FlowerEngine
+from dynamite_fl.job.runs import load_run
+from dynamite_fl.job.training import DEFAULT_CONTROLLER
+from dynamite_fl.partitions import fixed
+from dynamite_fl.simulation.devices import Devices
+from dynamite_fl.simulation.engine import SimulatedEngine
+from dynamite_fl.task.task import Task
+from dynamite_fl.training.aggregate import average
 from dynamite_fl.training.history import read_history
 from dynamite_fl.training.round_record import RoundRecord
-from tests.flower.fleet import CLIENTS, grid
-from tests.flower.local_grid import LocalGrid
+from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.server_optimizer import FedAvgM
+from tests.flower.fleet import CLIENTS, grid, order
+from tests.flower.local_grid import App, LocalGrid
+from tests.models import ALL as MODELS
+from tests.models import batch_norm_net, task_of
 from tests.trainings import RATE, digits
 
 LIMITS = Limits(
@@ -48,8 +63,9 @@ def test_the_result_has_the_trained_model(tmp_path: Path) -> None:
     assert not result.model.training
     task = digits("perceptron")
     with torch.no_grad():
-        is_correct = task.correct(result.model(task.test_inputs), task.test_targets)
-    assert is_correct.float().mean().item() == pytest.approx(result.history.final_accuracy)
+        inputs, labels = task.test.batch(np.arange(len(task.test)))
+        is_correct = result.model(inputs).argmax(1) == labels
+    assert is_correct.float().mean().item() == pytest.approx(result.history.final)
     for name, weights in result.model.state_dict().items():
         assert torch.equal(weights, result.state_dict[name])
 
@@ -80,6 +96,86 @@ def test_sketches_in_place_of_gradients(tmp_path: Path) -> None:
     assert local_client(digits(), probe_gradient="sketch").settings.only_sketches
     with pytest.raises(InvalidInput, match="there is no probe_gradient 'half'"):
         local_client(digits(), probe_gradient="half")  # type: ignore[arg-type]
+
+
+def test_a_server_optimiser_and_a_falling_rate(tmp_path: Path) -> None:
+    plain = trained(grid(tmp_path / "a"), controller="fedavg")
+    settings: dict[str, Any] = {"server": "fedavgm", "schedule": "linear", "warmup": 0.1}
+    other = trained(grid(tmp_path / "b"), controller="fedavg", folder=tmp_path / "c", **settings)
+    assert other.history[-1].learning_rate is not None
+    assert other.history[-1].learning_rate < RATE
+    assert other.history[-1].loss != plain.history[-1].loss
+    assert load_run(RunFolder(tmp_path / "c")).server == FedAvgM()
+
+
+def own_grid(task: Task, folder: Path, optimizer: Optimizer, parts: int = 3) -> LocalGrid:
+    """Return a Grid of nodes that each have a part of a task's samples."""
+    rows = np.array_split(np.arange(len(task.train)), parts)
+
+    def made(part: int) -> App:
+        own = replace(task, train_data=task.train.batch(rows[part]), test_data=None, metrics=[])
+        app: App = client_app(lambda _: local_client(own, optimizer=optimizer), folder / str(part))
+        return app
+
+    nodes = range(parts)
+    return LocalGrid({n: made(n) for n in nodes}, {n: {"name": f"node {n}"} for n in nodes})
+
+
+@pytest.mark.parametrize("name", ["dropout", "gru", "batch norm"])
+@pytest.mark.parametrize("controller", [DEFAULT_CONTROLLER, "dynamite"])
+def test_every_model_is_trained_on_nodes(name: str, controller: str, tmp_path: Path) -> None:
+    optimizer = Optimizer("SGD", momentum=0.5, keep_state=True)
+    task = task_of(MODELS[name])
+    result = train(
+        own_grid(task, tmp_path, optimizer),
+        replace(task, train_data=None),
+        LIMITS,
+        controller,
+        clients=3,
+        learning_rate=RATE,
+        folder=tmp_path / "run",
+    )
+    assert len(result.history) == 4
+    assert all(record.absent == () for record in result.history)
+    assert all(record.refused == 0 for record in result.history)
+    assert result.history[-1].probed == (controller == "dynamite")
+    assert result.metrics["loss"] == pytest.approx(evaluate(task, result.model)["loss"])
+
+
+@pytest.mark.parametrize("name", ["dropout", "gru", "batch norm"])
+def test_a_round_of_nodes_is_one_of_simulated_devices(name: str, tmp_path: Path) -> None:
+    optimizer = Optimizer("SGD", momentum=0.5, keep_state=True)
+    task = task_of(MODELS[name])
+    nodes = own_grid(task, tmp_path, optimizer)
+    engine = FlowerEngine(nodes, replace(task, train_data=None), 3, timeouts=QUICK)
+    fleet = engine.enroll()
+    assert fleet.samples.tolist() == [30.0, 30.0, 30.0]
+    assert (fleet.samples_per_second > 0).all()
+    lists = [rows.tolist() for rows in np.array_split(np.arange(90), 3)]
+    partition = fixed(lists).split(np.zeros(90), 3)
+    devices = Devices(samples_per_second=[100.0] * 3)
+    simulated = SimulatedEngine(task, partition, devices, optimizer=optimizer)
+    weights = engine.first_weights()
+    for index in (1, 2, 3):
+        asked = order(index, weights, clients=3, path=True)
+        ours, theirs = engine.run_round(asked), simulated.run_round(asked)
+        for our, their in zip(ours.updates, theirs.updates, strict=True):
+            assert torch.equal(our, their)
+        for our_path, their_path in zip(ours.paths, theirs.paths, strict=True):
+            assert our_path.gradient_sum is not None
+            assert their_path.gradient_sum is not None
+            assert torch.equal(our_path.gradient_sum, their_path.gradient_sum)
+        assert ours.report.probe is not None
+        assert theirs.report.probe is not None
+        np.testing.assert_array_equal(ours.report.probe.smoothness, theirs.report.probe.smoothness)
+        weights = average(ours.updates, ours.report.samples)
+
+
+def test_a_node_with_one_sample_trains_batch_normalisation(tmp_path: Path) -> None:
+    task = task_of(batch_norm_net, samples=3)
+    nodes = own_grid(task, tmp_path, Optimizer())
+    result = train(nodes, task, LIMITS, clients=3, learning_rate=RATE)
+    assert all(record.absent == () for record in result.history)
 
 
 def test_too_few_nodes(tmp_path: Path) -> None:

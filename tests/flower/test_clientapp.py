@@ -35,11 +35,8 @@ from tests.trainings import digits
 
 def arrive(folder: Path, name: str, first: int, count: int = 40) -> None:
     task = digits()
-    np.savez(
-        folder / name,
-        inputs=task.train_inputs[first : first + count].numpy(),
-        targets=task.train_targets[first : first + count].numpy(),
-    )
+    inputs, targets = task.train.batch(np.arange(first, first + count))
+    np.savez(folder / name, inputs=inputs.numpy(), targets=targets.numpy())
 
 
 def started(folder: Path, size: int = 60) -> App:
@@ -118,7 +115,7 @@ def test_a_node_killed_in_training_goes_on_with_its_samples(folder: Path) -> Non
         try:
             timeouts = Timeouts(join_seconds=HANG_SECONDS, min_round_seconds=20.0)
             engine = FlowerEngine(
-                link.grid, digits(), 1, 0.1, registered=link.registered, timeouts=timeouts
+                link.grid, digits(), 1, registered=link.registered, timeouts=timeouts
             )
             engine.enroll()
             weights = engine.first_weights()

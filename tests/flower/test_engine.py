@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from torch import nn
 
+from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.client.sketch import sketch_size
 from dynamite_fl.client.step_path import StepPath
-from dynamite_fl.errors import TooFewNodes
+from dynamite_fl.errors import TooFewNodes, UserCodeError
 from dynamite_fl.flower.clientapp import client_app
 from dynamite_fl.flower.engine import FlowerEngine, Timeouts
 from dynamite_fl.flower.messages import Introduction, TrainReply, from_content, to_content
@@ -26,14 +29,14 @@ from dynamite_fl.training.engine import Engine
 from tests.flower.fleet import CLIENTS, app, client, grid, order
 from tests.flower.local_grid import App, LocalGrid
 from tests.processes import HANG_SECONDS
-from tests.trainings import RATE, digits, training
+from tests.trainings import digits, training
 
 QUICK = Timeouts(round_factor=0.0, min_round_seconds=0.05, join_seconds=0.05)
 
 
 def engine_of(nodes: LocalGrid, **settings: Any) -> FlowerEngine:
     settings = {"timeouts": QUICK, **settings}
-    engine = FlowerEngine(nodes, digits("perceptron"), CLIENTS, RATE, **settings)
+    engine = FlowerEngine(nodes, digits("perceptron"), CLIENTS, **settings)
     engine.enroll()
     return engine
 
@@ -156,7 +159,7 @@ def test_a_path_that_cannot_be_used_makes_its_sender_absent(
 
 def test_names_speeds_and_charges(tmp_path: Path) -> None:
     nodes = grid(tmp_path)
-    engine = FlowerEngine(nodes, digits("perceptron"), CLIENTS, RATE, timeouts=QUICK)
+    engine = FlowerEngine(nodes, digits("perceptron"), CLIENTS, timeouts=QUICK)
     fleet = engine.enroll()
     assert fleet.name == tuple(f"device {node}" for node in nodes.apps)
     assert (fleet.samples_per_second > 0).all()
@@ -334,9 +337,7 @@ def test_fewer_nodes_can_be_expected_than_the_job_has_devices(tmp_path: Path) ->
     for node_id in (4, 5):
         del nodes.apps[node_id]
     patient = replace(QUICK, join_seconds=HANG_SECONDS)
-    engine = FlowerEngine(
-        nodes, digits("perceptron"), CLIENTS, RATE, timeouts=patient, expected_nodes=3
-    )
+    engine = FlowerEngine(nodes, digits("perceptron"), CLIENTS, timeouts=patient, expected_nodes=3)
     began = time.monotonic()
     fleet = engine.enroll()
     assert time.monotonic() - began < HANG_SECONDS
@@ -345,3 +346,37 @@ def test_fewer_nodes_can_be_expected_than_the_job_has_devices(tmp_path: Path) ->
     assert fleet.samples_per_second[4] == np.median(fleet.samples_per_second[:3])
     outcome = engine.run_round(order(1, engine.first_weights()))
     assert outcome.report.present.tolist() == [True, True, True, False, False]
+
+
+def fails(message: Message, context: Context, good: App) -> Message:
+    """Stand for a device on which the user's code fails in every round."""
+    if message.metadata.message_type == "train":
+        raise UserCodeError("UserCodeError: a local step failed: MemoryError")
+    return good(message, context)
+
+
+def test_a_training_ends_if_the_users_code_fails_on_every_node(tmp_path: Path) -> None:
+    """Otherwise it would spend all its budget without learning anything."""
+    nodes = grid(tmp_path)
+    for node, good in list(nodes.apps.items())[1:]:
+        nodes.apps[node] = partial(fails, good=good)
+    engine = engine_of(nodes)
+    weights = engine.first_weights()
+    for index in (1, 2, 3, 4):  # one node is well
+        assert engine.run_round(order(index, weights)).report.present.sum() == 1
+    nodes.apps[1] = partial(fails, good=nodes.apps[1])
+    for index in (5, 6):
+        assert not engine.run_round(order(index, weights)).report.present.any()
+    with pytest.raises(UserCodeError, match=r"on every node in 3 rounds in a row, in round 7 with"):
+        engine.run_round(order(7, weights))
+
+
+def test_a_node_with_another_model_is_refused(tmp_path: Path) -> None:
+    """Its vector of weights is as long as the server's, but its layers are others."""
+    nodes = grid(tmp_path)
+    task = digits("perceptron")
+    other = replace(task, model=lambda: nn.Sequential(task.model(), nn.Identity()))
+    nodes.apps[1] = client_app(lambda _: replace(client(0), model=FlatModel(other, 0)), tmp_path)
+    engine = FlowerEngine(nodes, task, CLIENTS, timeouts=QUICK, min_nodes=CLIENTS)
+    with pytest.raises(TooFewNodes, match="device 1 trains another model: its layers are not"):
+        engine.enroll()

@@ -43,7 +43,7 @@ def test_on_a_grid_without_network(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     history = read_history(tmp_path / "run" / "history.jsonl")
     assert len(history) == 15
     assert history[-1].absent == ()
-    assert history.final_accuracy > 0.7
+    assert history.final > 0.7
 
 
 def free_ports(count: int) -> list[int]:

@@ -34,6 +34,8 @@ def test_a_folder_holds_its_job(begun: RunFolder) -> None:
         ("training.learning_rate=99", "training.learning_rate is 0.05 there and 99 here"),
         ("limits.deadline=7", "limits.deadline is 120 there and 7 here"),
         ("devices=vm20", "devices is "),
+        ("server=fedexp", 'server.name is "average" there and "fedexp" here'),
+        ("training.schedule=linear", 'training.schedule is "constant" there and "linear" here'),
         ("stream.preset=burst", "stream is not set there and "),
         ("task.model=softmax", 'task.model is "perceptron" there and "softmax" here'),
     ],

@@ -1,19 +1,24 @@
 """A training job: its tables, their defaults and their checks."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dynamite_fl.errors import InvalidInput, JobError
+from dynamite_fl.job.read import to_toml
 from dynamite_fl.job.training import (
     DEFAULT_CONTROLLER,
     DEFAULT_DEVICES,
+    DEFAULT_OPTIMIZER,
     DEFAULT_PARTITION,
+    DEFAULT_SERVER,
     Settings,
     load_training_job,
     resolve_tables,
 )
+from dynamite_fl.training.server_optimizer import FedAdam
 
 LEAST: dict[str, Any] = {
     "task": "mine:make_task",
@@ -28,6 +33,8 @@ def test_tables_that_are_left_out_have_defaults() -> None:
     assert tables["controller"] == {"name": DEFAULT_CONTROLLER}
     assert tables["devices"] == DEFAULT_DEVICES
     assert tables["partition"] == DEFAULT_PARTITION
+    assert tables["server"] == {"name": DEFAULT_SERVER}
+    assert tables["optimizer"] == {"name": DEFAULT_OPTIMIZER}
     assert "stream" not in tables
 
 
@@ -44,15 +51,55 @@ def test_a_controller_is_a_name_or_a_table(entry: object) -> None:
     assert tables["controller"] == {"name": "fedavg"}
 
 
+def test_an_optimizer_is_a_name_or_a_table() -> None:
+    for entry in ("AdamW", {"name": "AdamW", "weight_decay": None}):
+        assert resolve_tables({**LEAST, "optimizer": entry}, Path())["optimizer"] == {
+            "name": "AdamW"
+        }
+    table = {"name": "SGD", "momentum": 0.9, "keep_state": True}
+    assert resolve_tables({**LEAST, "optimizer": table}, Path())["optimizer"] == table
+    with pytest.raises(JobError, match='optimizer needs a name: optimizer = "AdamW"'):
+        resolve_tables({**LEAST, "optimizer": {"momentum": 0.9}}, Path())
+
+
 @pytest.mark.parametrize("entry", [3, {"name": 3}, {"batch_size": 3}])
 def test_a_controller_without_a_name_is_refused(entry: object) -> None:
     with pytest.raises(JobError, match=r"controller (needs a name|must be a table)"):
         resolve_tables({**LEAST, "controller": entry}, Path())
 
 
+@pytest.mark.parametrize("entry", ["fedavgm", {"name": "fedavgm", "momentum": None}])
+def test_a_server_is_a_name_or_a_table_and_gets_all_its_settings(entry: object) -> None:
+    tables = resolve_tables({**LEAST, "server": entry}, Path())
+    assert tables["server"] == {"name": "fedavgm", "learning_rate": 1.0, "momentum": 0.9}
+    again = tomllib.loads(to_toml(tables))
+    assert resolve_tables(again, Path()) == tables
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        (3, "server must be a table"),
+        ({"momentum": 0.5}, "server needs a name"),
+        ("fedavg", "did you mean 'fedavgm'"),
+        ({"name": "fedadam", "beta": 0.5}, "server fedadam has no setting 'beta'"),
+        ({"name": "fedexp", "epsilon": 0}, r"server\.epsilon is 0"),
+    ],
+)
+def test_a_server_that_cannot_be_used(entry: object, complaint: str) -> None:
+    with pytest.raises(JobError, match=complaint):
+        resolve_tables({**LEAST, "server": entry}, Path())
+
+
+def test_a_setting_of_a_server_that_was_named_in_short() -> None:
+    job = load_training_job(overrides=["server=fedadam", "server.tau=0.5"])
+    assert job.server == FedAdam(tau=0.5)
+
+
 def test_settings_have_defaults() -> None:
     settings = Settings(learning_rate=0.1)
     assert (settings.seed, settings.cohort, settings.workers) == (0, None, 1)
+    assert (settings.device, settings.precision) == ("cpu", "float32")
     assert not settings.sends_sketches
     assert Settings(learning_rate=0.1, probe_gradient="sketch").sends_sketches
 
@@ -61,6 +108,9 @@ def test_settings_have_defaults() -> None:
     ("wrong", "complaint"),
     [
         ({"learning_rate": 0}, r"training\.learning_rate is 0: it must be a number above 0"),
+        ({"schedule": "cosin"}, "did you mean 'cosine'"),
+        ({"warmup": 2}, r"training\.warmup is 2"),
+        ({"final_rate": 0}, r"training\.final_rate is 0: it must be a number above 0"),
         ({"seed": -1}, r"training\.seed is -1: it must be a whole number"),
         ({"cohort": 0}, r"training\.cohort is 0"),
         ({"evaluate_every": 0}, r"training\.evaluate_every is 0"),
@@ -68,6 +118,8 @@ def test_settings_have_defaults() -> None:
         ({"workers": True}, r"training\.workers is True"),
         ({"select_by": "datta"}, "did you mean 'data'"),
         ({"probe_gradient": "half"}, r"there is no training\.probe_gradient 'half'"),
+        ({"device": "cdua"}, r"there is no training\.device 'cdua': did you mean 'cuda'"),
+        ({"precision": "float16"}, r"there is no training\.precision 'float16'"),
         ({"free_probes": 1}, r"training\.free_probes is 1: use true or false"),
         ({"track": "mlflow"}, r"training\.track must be a list"),
         ({"track": ["mlfow"]}, "there is no tracker 'mlfow': did you mean 'mlflow'"),

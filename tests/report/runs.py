@@ -26,9 +26,9 @@ STREAM = (
 
 
 def play(path: Path, job: TrainingJob) -> Path:
-    folder = RunFolder(path)
-    open_run(folder, job, data={})
-    Session(build_training(job), folder).run()
+    folder, training = RunFolder(path), build_training(job)
+    open_run(folder, job, data={}, leading_metric=training.engine.task.leading_metric)
+    Session(training, folder).run()
     return path
 
 
@@ -36,9 +36,9 @@ def play_run(path: Path, overrides: Sequence[str] = ()) -> Path:
     return play(path, load_training_job(overrides=[*SHORT, *overrides]))
 
 
-def play_comparison(folder: Path) -> Path:
+def play_comparison(folder: Path, overrides: Sequence[str] = ()) -> Path:
     """Play two controllers on two seeds, and three fixed settings, one of them on both."""
-    job = load_training_job(overrides=SHORT)
+    job = load_training_job(overrides=[*SHORT, *overrides])
     contenders = contenders_of(job, ["dynamite", "fedavg"])
     settings = [FixedSetting(5, 20), FixedSetting(1, 50), FixedSetting(2, 30)]
     first, *others = map(fixed_contender, settings)

@@ -14,6 +14,7 @@ from dynamite_fl.report.bound_terms import BIAS, GAP, NOISE, bound_terms
 from dynamite_fl.training.history import History
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.session import Session
+from tests.training.records import record
 
 
 @dataclass
@@ -59,7 +60,7 @@ def test_terms_are_those_that_rounds_were_planned_by(monkeypatch: pytest.MonkeyP
 
 
 def test_other_controllers_have_no_terms() -> None:
-    record = RoundRecord(
+    other = RoundRecord(
         round=1,
         seconds=1.0,
         cost=1.0,
@@ -68,4 +69,14 @@ def test_other_controllers_have_no_terms() -> None:
         bound=0.3,
         estimates={"gain": 0.1},
     )
-    assert bound_terms(History((record, record)), 0.1) == {}
+    assert bound_terms(History((other, other)), 0.1) == {}
+
+
+def test_the_terms_follow_the_rate_that_the_round_was_planned_with() -> None:
+    """A round is planned with the rate of the round before it."""
+    known = {"loss": 8.0, "pl_constant": 1.0, "divergence": 0.0}
+    first = record(1, estimates=known, learning_rate=0.5)
+    second = record(2, local_steps=2, bound=2.5, estimates=known, learning_rate=0.25)
+    third = record(3, local_steps=1, bound=7.0, estimates=known, learning_rate=0.125)
+    terms = bound_terms(History((first, second, third)), learning_rate=0.5)
+    assert terms[GAP] == [None, 8.0 * 0.5**2, 8.0 * 0.75]

@@ -55,7 +55,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
 @pytest.fixture(scope="module")
 def pages(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    names = ("plain", "stream", "versus")
+    names = ("plain", "stream", "regression", "versus", "errors")
     return {name: write_report([runs / name], folder / f"{name}.html").file for name in names}
 
 
@@ -84,8 +84,19 @@ def logs(browser: webdriver.Chrome, kind: str) -> list[Any]:
     return list(browser.get_log(kind))  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize("name", ["plain", "stream", "versus"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        ("plain", 1280),
+        ("plain", 390),
+        ("stream", 1280),
+        ("stream", 390),
+        ("versus", 1280),
+        ("versus", 390),
+        ("regression", 390),
+        ("errors", 1280),
+    ],
+)
 def test_all_is_drawn_without_errors_or_network(
     browser: webdriver.Chrome, pages: dict[str, Path], name: str, width: int
 ) -> None:

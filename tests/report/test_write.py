@@ -60,13 +60,102 @@ def test_a_run_has_all_its_charts(runs: Path, tmp_path: Path) -> None:
         "Mean gradient variance, M",
     ]
     lines = [json.loads(line) for line in (runs / "plain/history.jsonl").read_text().splitlines()]
-    judged = [line for line in lines if line["accuracy"] is not None]
-    assert charts["chart-0"]["data"][0]["y"] == [line["accuracy"] for line in judged]
+    judged = [line for line in lines if line["metrics"] is not None]
+    accuracies = [line["metrics"]["accuracy"] for line in judged]
+    assert charts["chart-0"]["data"][0]["y"] == accuracies
     assert charts["chart-1"]["data"][0]["x"] == [line["seconds"] for line in judged]
-    assert f"{judged[-1]['accuracy']:.1%}" in markup
+    assert f"{accuracies[-1]:.1%}" in markup
+    assert "test accuracy" in markup
     assert "camera-3" in markup
     job = (runs / "plain/job.toml").read_text()
     assert job.replace('"', "&quot;") in markup
+
+
+def lines_of(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+
+
+def test_a_regression_has_its_own_metrics_and_its_worst_client(runs: Path, tmp_path: Path) -> None:
+    """The errors are numbers and not per cent, and the larger one is the worse one."""
+    markup, charts, notes = made(runs / "regression", "--out", tmp_path / "a.html")
+    assert notes == []
+    found = dict(zip(titles(markup), charts.values(), strict=True))
+    assert list(found)[:6] == [
+        "RMSE by round",
+        "RMSE by seconds",
+        "RMSE by cost",
+        "MAE by round",
+        "Loss",
+        "RMSE of clients",
+    ]
+    judged = [line for line in lines_of(runs / "regression") if line["metrics"] is not None]
+    by_round = found["RMSE by round"]
+    assert by_round["data"][0]["y"] == [line["metrics"]["rmse"] for line in judged]
+    assert "tickformat" not in by_round["layout"]["yaxis"]
+    *_, mean, worst = found["RMSE of clients"]["data"]
+    assert (mean["name"], worst["name"]) == ("mean of clients", "worst client")
+    clients = [line["client_metrics"] for line in judged]
+    assert worst["y"] == [max(errors) for errors in clients]
+    assert mean["y"] == pytest.approx([sum(errors) / 2 for errors in clients])
+    assert clients[-1][1] == max(clients[-1])
+    for words in ("test RMSE", f"{judged[-1]['metrics']['rmse']:.4g}", f"{clients[-1][1]:.4g}"):
+        assert words in markup
+    assert f"far; {sum(clients[-1]) / 2:.4g} on average" in markup
+    assert "ccuracy" not in markup
+
+
+def test_a_comparison_of_errors_prefers_the_lowest(runs: Path, tmp_path: Path) -> None:
+    markup, charts, notes = made(runs / "errors", "--out", tmp_path / "a.html")
+    assert notes == []
+    found = dict(zip(titles(markup), charts.values(), strict=True))
+    finals = {run.name: lines_of(run)[-1]["metrics"]["rmse"] for run in (runs / "errors").iterdir()}
+    means = {
+        name: (finals[f"{name}-0"] + finals[f"{name}-1"]) / 2 for name in ("dynamite", "fedavg")
+    }
+    best, second = sorted(means, key=means.__getitem__)
+    assert markup.index(f"</i>{best}</td>") < markup.index(f"</i>{second}</td>")
+    assert "RMSE, lower is better" in markup
+    assert "best RMSE" in markup
+    assert f"The target is {means['fedavg']:.4g}, the mean RMSE of fedavg" in markup
+    assert f'<div class="value">{means[second] - means[best]:.4g}</div>' in markup
+    dots = found["Final RMSE of each seed"]
+    assert dots["data"][0]["x"] == [finals[f"{best}-0"], finals[f"{best}-1"]]
+    assert dots["data"][0]["hovertemplate"].startswith("%{x:.4g}")
+    tried = found["RMSE of fixed settings on the first seed"]["data"][0]["marker"]
+    assert tried["color"] == sorted(tried["color"])
+    assert tried["reversescale"] is True  # the lowest error has the colour of the best
+    assert "tickformat" not in tried["colorbar"]
+    fixed = (finals["fixed-5x20-0"] + finals["fixed-5x20-1"]) / 2
+    better = "fixed-5x20" if fixed < means["fedavg"] else "fedavg"
+    assert f"the best setting is {better}" in markup
+    assert "ccuracy" not in markup
+
+
+def test_runs_that_are_judged_by_different_metrics_are_not_mixed(
+    runs: Path, tmp_path: Path
+) -> None:
+    both = (runs / "versus" / "fedavg-0", runs / "errors" / "dynamite-1")
+    markup, _, notes = made(*both, "--out", tmp_path / "a.html")
+    note = "judged by different metrics (accuracy, rmse): those of accuracy are compared"
+    assert any(note in words for words in notes)
+    assert "</i>fedavg</td>" in markup
+    assert "</i>dynamite</td>" not in markup
+    assert '<td class="name">dynamite-1</td><td>-</td>' in markup
+
+
+def test_a_run_that_diverged_is_shown_but_has_no_result(runs: Path, tmp_path: Path) -> None:
+    both = tmp_path / "both"
+    for name in ("fedavg-0", "dynamite-0"):
+        shutil.copytree(runs / "errors" / name, both / name)
+    history = both / "dynamite-0" / "history.jsonl"
+    *lines, last = lines_of(both / "dynamite-0")
+    last["metrics"], last["loss"] = {"rmse": None, "mae": None}, None
+    history.write_text("".join(json.dumps(line) + "\n" for line in [*lines, last]))
+    markup, _, _ = made(both)
+    assert "</i>dynamite</td>" not in markup
+    assert '<td class="name">dynamite-0</td><td>not a number</td>' in markup
+    alone, _, _ = made(both / "dynamite-0")
+    assert '<div class="value">not a number</div>' in alone
 
 
 def test_a_stream_has_buffers_drift_and_the_terms_of_the_bound(runs: Path, tmp_path: Path) -> None:
@@ -104,12 +193,12 @@ def test_figures_are_those_of_the_comparison_itself(runs: Path, tmp_path: Path) 
     finals = []
     for name in ("fedavg-0", "fedavg-1"):
         lines = (runs / "versus" / name / "history.jsonl").read_text().splitlines()
-        finals.append(json.loads(lines[-1])["accuracy"])
+        finals.append(json.loads(lines[-1])["metrics"]["accuracy"])
     assert f"{sum(finals) / 2:.1%} <span" in markup
     assert f"The target is {sum(finals) / 2:.1%}, the mean accuracy of fedavg" in markup
 
 
-@pytest.mark.parametrize("name", ["plain", "stream", "versus"])
+@pytest.mark.parametrize("name", ["plain", "stream", "regression", "versus", "errors"])
 def test_plotly_accepts_all_charts(runs: Path, tmp_path: Path, name: str) -> None:
     """Plotly's Python package checks every key and value, once colours are replaced."""
 
@@ -158,6 +247,29 @@ def test_a_history_cut_off_in_a_line_is_shown_to_there(copy: Path) -> None:
     assert notes == [f"{copy}: the history is cut off in the middle of its last line"]
     assert "cut off" in markup
     assert charts["chart-5"]["data"][0]["x"] == list(range(1, 12))
+
+
+def test_a_history_of_an_older_version_is_shown(copy: Path, runs: Path) -> None:
+    """Its lines have an accuracy, and its run says nothing about metrics."""
+    history, identity = copy / "history.jsonl", copy / "run.json"
+    lines = lines_of(copy)
+    for line in lines:
+        line["accuracy"] = (line.pop("metrics") or {"accuracy": None})["accuracy"]
+    history.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    saved = json.loads(identity.read_text())
+    del saved["leading_metric"]
+    identity.write_text(json.dumps(saved))
+    _, charts, notes = made(copy)
+    assert notes == []
+    _, expected, _ = made(runs / "plain", "--out", copy / "new.html")
+    assert charts == expected
+
+
+def test_a_run_whose_identity_is_damaged_is_shown_with_a_note(copy: Path) -> None:
+    (copy / "run.json").write_text("[1")
+    markup, _, notes = made(copy)
+    assert any("the metric that leads is unknown, and accuracy is assumed" in n for n in notes)
+    assert "Accuracy by round" in titles(markup)
 
 
 def test_a_run_before_its_first_round_shows_its_job(copy: Path) -> None:

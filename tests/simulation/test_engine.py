@@ -1,5 +1,6 @@
-"""Simulated rounds whose data streams in: who takes part, what it weighs, and what it costs."""
+"""Simulated rounds: who takes part, what it weighs and costs, and that a seed decides about all."""
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,16 +9,38 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import chi2
+from torch import Tensor, nn
+from torch.utils.data import Dataset, TensorDataset
 
+from dynamite_fl.client.client import Client
 from dynamite_fl.client.executors import stacked
-from dynamite_fl.control.registry import CONTROLLERS
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.messages import ClientState, Order
+from dynamite_fl.client.optimizer import Optimizer
+from dynamite_fl.control.registry import CONTROLLERS, make_controller
+from dynamite_fl.partitions import by_owner, unequal
+from dynamite_fl.records import Limits
+from dynamite_fl.simulation.devices import Devices
 from dynamite_fl.simulation.engine import SimulatedEngine
 from dynamite_fl.stream.streams import Streams
+from dynamite_fl.task.task import Task
 from dynamite_fl.training.aggregate import average
 from dynamite_fl.training.checkpoint import save
-from dynamite_fl.training.evaluate import arrived_sample
-from dynamite_fl.training.loop import Round, Training, _round_order, begin, rounds, run_round
+from dynamite_fl.training.evaluate import arrived_sample, evaluate
+from dynamite_fl.training.loop import (
+    Round,
+    Schedule,
+    Training,
+    _round_order,
+    begin,
+    rounds,
+    run_round,
+)
+from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.session import Session
+from tests.models import ALL as MODELS
+from tests.models import FEATURES, batch_norm_net, data, dropout_net, task_of
 from tests.trainings import STREAM, training
 
 EVERYONE = np.arange(5)
@@ -238,3 +261,232 @@ def test_cohorts_of_a_stream(name: str) -> None:
     played = played_in(given)
     assert {each.outcome.report.clients.size for each in played} == {2}
     assert played[-1].evaluation is not None
+
+
+# Any model, data and optimiser: a key decides what is drawn, wherever it is computed.
+
+
+class Augmented(Dataset[Any]):
+    """Adds noise of torch, NumPy and Python to the samples."""
+
+    def __init__(self, samples: int = 90) -> None:
+        self.inputs, self.labels = data(samples)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Any:
+        noise = torch.randn(FEATURES) + np.random.normal() + random.gauss(0, 1)  # noqa: NPY002
+        return self.inputs[index] + 0.1 * noise, int(self.labels[index])
+
+
+def noisy_task() -> Task:
+    return task_of(dropout_net, train_data=Augmented())
+
+
+def noisy_training(
+    workers: int = 1, seed: int = 0, controller: str = "dynamite", **engine: Any
+) -> Training:
+    """A training whose model, data and optimiser draw at random or keep a state."""
+    task = noisy_task()
+    devices = Devices(samples_per_second=[50, 80, 100], latency=0.05, jitter=0.2, availability=0.9)
+    partition = unequal(spread=0.5).split(np.zeros(90), 3, seed=1)
+    made = SimulatedEngine(
+        task,
+        partition,
+        devices,
+        seed=seed,
+        optimizer=Optimizer("SGD", momentum=0.5, keep_state=True),
+        workers=workers,
+        **engine,
+    )
+    chosen = make_controller(controller, learning_rate=0.1)
+    limits = Limits(
+        rounds=6,
+        deadline=60,
+        budget=300,
+        cost_per_sample=0.02,
+        cost_per_round=1,
+        max_local_steps=6,
+    )
+    return Training(made, chosen, limits, Schedule(seed=seed), made.enroll(), RateSchedule(0.1))
+
+
+def results(folder: Path) -> tuple[bytes, str]:
+    run = RunFolder(folder)
+    return run.model.read_bytes(), run.history.read_text()
+
+
+def run_in(folder: Path, given: Training, stop_after: int | None = None) -> tuple[bytes, str]:
+    folder.mkdir(exist_ok=True)
+    seen: list[object] = []
+    Session(
+        given,
+        RunFolder(folder),
+        on_round=[seen.append],
+        should_stop=lambda: len(seen) == stop_after,
+    ).run()
+    return results(folder)
+
+
+def generators() -> tuple[Any, ...]:
+    of_numpy: Any = np.random.get_state()  # noqa: NPY002
+    return torch.get_rng_state().tolist(), of_numpy[1].tolist(), of_numpy[2:], random.getstate()
+
+
+@pytest.mark.parametrize("controller", ["dynamite", "dynamite-feedback"])
+def test_a_seed_decides_about_everything_and_outside_generators_are_left_alone(
+    tmp_path: Path, controller: str
+) -> None:
+    torch.set_num_threads(1)
+    random.seed(1)
+    before = generators()
+    alone = run_in(tmp_path / "alone", noisy_training(controller=controller))
+    assert generators() == before
+    torch.manual_seed(99)
+    np.random.seed(99)  # noqa: NPY002
+    random.seed(99)
+    assert run_in(tmp_path / "again", noisy_training(controller=controller)) == alone
+    assert run_in(tmp_path / "other", noisy_training(seed=1, controller=controller)) != alone
+
+
+@pytest.mark.parametrize(("workers", "controller"), [(2, "dynamite"), (3, "fedavg")])
+def test_workers_change_no_bit_of_what_is_drawn_at_random(
+    tmp_path: Path, workers: int, controller: str
+) -> None:
+    """With fedavg, the optimiser's state is all that a client keeps."""
+    torch.set_num_threads(1)
+    alone = run_in(tmp_path / "alone", noisy_training(controller=controller))
+    assert run_in(tmp_path / "workers", noisy_training(workers, controller=controller)) == alone
+
+
+def test_a_resume_changes_no_bit_of_what_is_drawn_at_random(tmp_path: Path) -> None:
+    """The optimisers' states are in the checkpoint."""
+    torch.set_num_threads(1)
+    alone = run_in(tmp_path / "alone", noisy_training())
+    cut = tmp_path / "cut"
+    run_in(cut, noisy_training(), stop_after=2)
+    run_in(cut, noisy_training(2), stop_after=2)
+    assert run_in(cut, noisy_training()) == alone
+
+
+def test_the_order_of_clients_changes_no_bit() -> None:
+    engine: Any = noisy_training().engine
+    weights = engine.first_weights()
+    orders = [
+        Order(client, 4, weights, 3, 8, 0.1, probe=True, remember=True, path=True)
+        for client in range(3)
+    ]
+    first = [engine.client(order.client).run_round(order, ClientState()) for order in orders]
+    for order in reversed(orders):
+        reply = engine.client(order.client).run_round(order, ClientState())
+        expected = first[order.client]
+        assert torch.equal(reply.weights, expected.weights)
+        assert reply.gradient_variance == expected.gradient_variance
+        assert torch.equal(reply.path.first_half, expected.path.first_half)
+    assert len({float(reply.weights.sum()) for reply in first}) == 3
+
+
+def test_clients_and_rounds_draw_differently() -> None:
+    """Two clients with the same samples and the same batches differ by what is dropped."""
+    task = task_of(dropout_net, train_data=data(8))
+    model = FlatModel(task, 0)
+    client = Client(model, task.train, np.arange(8), seed=0)
+    order = Order(0, 1, model.first_weights, 1, 8, 0.1, probe=False, remember=False)
+    replies = [
+        client.run_round(replace(order, client=place, round_index=k), ClientState()).weights
+        for place, k in ((0, 1), (0, 1), (1, 1), (0, 2))
+    ]
+    assert torch.equal(replies[0], replies[1])
+    assert not torch.equal(replies[0], replies[2])
+    assert not torch.equal(replies[0], replies[3])
+
+
+def own_data(client: int, samples: int) -> tuple[Tensor, Tensor]:
+    inputs, labels = data(samples, seed=10 + client)
+    return inputs + client, labels
+
+
+@pytest.mark.parametrize("kind", ["tensors", "datasets"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_each_client_learns_from_its_own_dataset_and_is_tested_on_it(
+    kind: str, workers: int
+) -> None:
+    sizes = (20, 1, 35)
+    pairs: list[Any] = [own_data(client, size) for client, size in enumerate(sizes)]
+    train = [TensorDataset(*pair) for pair in pairs] if kind == "datasets" else pairs
+    task = task_of(
+        batch_norm_net,
+        train_data=train,
+        test_data=[own_data(client, 12) for client in range(3)],
+        metrics=["accuracy"],
+    )
+    partition = by_owner().split(np.zeros(56), 3, owners=task.owners)
+    devices = Devices(samples_per_second=[50, 80, 100], latency=0.05)
+    with SimulatedEngine(task, partition, devices, workers=workers) as engine:
+        fedavg = make_controller("fedavg", learning_rate=0.1)
+        limits = Limits(rounds=3, deadline=1e3, budget=1e3, cost_per_sample=0.01, cost_per_round=1)
+        given = Training(engine, fedavg, limits, Schedule(), engine.enroll(), RateSchedule(0.1))
+        *_, (progress, last) = rounds(given, begin(given))
+    assert last is not None
+    assert last.outcome.report.samples.tolist() == list(sizes)
+    evaluation = last.evaluation
+    assert evaluation is not None
+    assert evaluation.client_metrics is not None
+    model = task.new_model(0)
+    model.load_state_dict(engine.state_dict(progress.weights))
+    model.eval()
+    with torch.no_grad():
+        for client, found in enumerate(evaluation.client_metrics):
+            inputs, labels = own_data(client, 12)
+            assert found == float((model(inputs).argmax(1) == labels).double().mean())
+    assert evaluation.metrics["accuracy"] == pytest.approx(np.mean(evaluation.client_metrics))
+
+
+def test_the_loss_of_a_stream_is_computed_on_each_client_s_own_data() -> None:
+    """One sample of each of two clients; rows of both are in the sample that is drawn."""
+    sums = [(torch.full((30, FEATURES), float(k)), torch.full((30,), float(k))) for k in (1, 3)]
+    task = Task(
+        model=lambda: nn.Linear(FEATURES, 1),
+        loss=lambda outputs, targets: (0 * outputs[:, 0] + targets).square().mean(),
+        train_data=[TensorDataset(*sums[0]), sums[1]],
+        test_data=sums[0],
+    )
+    model = FlatModel(task, 0)
+    rows = np.array([0, 45, 7, 59, 31, 2])
+    found = evaluate(model, model.first_weights, rows).stream_loss
+    assert found == pytest.approx((3 * 1 + 3 * 9) / 6)
+
+
+@pytest.mark.parametrize("name", ["tanh", "dropout", "batch norm", "gru"])
+@pytest.mark.parametrize("optimizer", [Optimizer(), Optimizer("AdamW"), Optimizer(proximal=0.1)])
+@pytest.mark.parametrize("controller", ["dynamite-feedback", "dynamite"])
+def test_every_model_is_trained_with_every_optimiser(
+    name: str, optimizer: Optimizer, controller: str
+) -> None:
+    task = task_of(MODELS[name])
+    partition = unequal(spread=1.0).split(np.zeros(90), 5, seed=0)
+    devices = Devices(samples_per_second=[5, 80, 100, 20, 40], latency=0.1)
+    rate = 0.01 if optimizer.name == "AdamW" else 0.1
+    engine = SimulatedEngine(task, partition, devices, optimizer=optimizer)
+    limits = Limits(
+        rounds=4,
+        deadline=60,
+        budget=60,
+        cost_per_sample=0.01,
+        cost_per_round=1,
+        max_local_steps=4,
+    )
+    chosen = make_controller(controller, learning_rate=rate)
+    played = played_in(
+        Training(engine, chosen, limits, Schedule(), engine.enroll(), RateSchedule(rate))
+    )
+    assert len(played) >= 3
+    assert all(each.refused == 0 for each in played)
+    last = played[-1].evaluation
+    assert last is not None
+    assert np.isfinite(last.loss)
+    path = played[-1].outcome.report.path
+    assert (path is not None) == (controller == "dynamite-feedback")
+    if path is not None:
+        assert (path.gradient is not None) == (not optimizer.is_plain)

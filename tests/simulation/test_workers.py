@@ -1,18 +1,21 @@
 import gc
+import mmap
 import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from dynamite_fl.client.messages import ClientState, Order
+from dynamite_fl.client.messages import ClientState, Order, Reply
 from dynamite_fl.client.probe import ProbeMemory
 from dynamite_fl.control.registry import make_controller
 from dynamite_fl.errors import WorkerError
@@ -24,6 +27,7 @@ from dynamite_fl.simulation.workers import WorkerProcesses, is_placeholder, plac
 from dynamite_fl.task import losses
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.loop import Schedule, Training, begin, rounds
+from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
@@ -52,13 +56,11 @@ def make_engine(workers: int) -> SimulatedEngine:
     targets = inputs[:, :4].argmax(1)
     task = Task(
         name="largest of four",
-        make_model=lambda: nn.Sequential(nn.Linear(FEATURES, 16), nn.Tanh(), nn.Linear(16, 4)),
+        model=lambda: nn.Sequential(nn.Linear(FEATURES, 16), nn.Tanh(), nn.Linear(16, 4)),
         loss=losses.cross_entropy,
-        correct=losses.largest_is_target,
-        train_inputs=inputs[:400],
-        train_targets=targets[:400],
-        test_inputs=inputs[400:],
-        test_targets=targets[400:],
+        train_data=(inputs[:400], targets[:400]),
+        test_data=(inputs[400:], targets[400:]),
+        metrics=["accuracy"],
     )
     devices = Devices(
         samples_per_second=[50, 80, 100, 60, 70, 90, 120],
@@ -68,7 +70,7 @@ def make_engine(workers: int) -> SimulatedEngine:
         dropout=0.1,
     )
     partition = unequal(spread=0.5).split(targets[:400].numpy(), CLIENTS, seed=1)
-    return SimulatedEngine(task, partition, devices, learning_rate=0.2, workers=workers)
+    return SimulatedEngine(task, partition, devices, workers=workers)
 
 
 def make_training(workers: int) -> Training:
@@ -79,6 +81,7 @@ def make_training(workers: int) -> Training:
         Limits(rounds=12, deadline=60, budget=300, cost_per_sample=0.02, cost_per_round=1),
         Schedule(),
         engine.enroll(),
+        RateSchedule(0.2),
     )
 
 
@@ -182,6 +185,99 @@ def test_a_state_that_is_not_kept_is_as_it_was() -> None:
     assert workers.take_states() == {}
 
 
+class Stub:
+    """A client without data.
+
+    Its reply says which process has computed it, as the number of samples. An order with a probe
+    lets it wait until all other clients are computed. An order to remember gives it a state with
+    the number of the round in a tensor.
+    """
+
+    last_rounds = mmap.mmap(-1, CLIENTS)  # of all clients, shared by forks
+
+    def run_round(self, order: Order, state: ClientState) -> Reply:
+        if order.probe:
+            wait_until(lambda: bytes(self.last_rounds).count(order.round_index) == CLIENTS - 1)
+        self.last_rounds[order.client] = order.round_index
+        if order.remember:
+            number = torch.full((3,), float(order.round_index))
+            state = ClientState(ProbeMemory(np.arange(2), number, 0.0, number, 0.0))
+        else:
+            state = replace(state, memory=None)
+        return Reply(order.weights, os.getpid(), None, None, None, 0, state)
+
+
+@pytest.fixture
+def stubs() -> Iterator[WorkerProcesses]:
+    Stub.last_rounds[:] = bytes(CLIENTS)
+    make_stub: Any = lambda _client: Stub()  # noqa: E731
+    workers = WorkerProcesses(2, make_stub)
+    yield workers
+    workers.close()
+
+
+def stub_orders(round_index: int, *, waits: int, remember: bool = True) -> list[Order]:
+    """Return orders to all stubs; the one that waits for the others gets the first order."""
+    orders = [
+        Order(client, round_index, torch.ones(3), 1, 1, 0.1, client == waits, remember)
+        for client in range(CLIENTS)
+    ]
+    return sorted(orders, key=lambda order: not order.probe)
+
+
+def run_stubs(
+    workers: WorkerProcesses, orders: list[Order], states: dict[int, ClientState]
+) -> tuple[dict[int, int], dict[int, ClientState]]:
+    """Run and keep a round, and return the process and the state of each client."""
+    given = [states.get(order.client, ClientState()) for order in orders]
+    replies = workers.run_round(orders, given)
+    workers.keep(order.client for order in orders)
+    clients = [order.client for order in orders]
+    return (
+        {client: reply.samples for client, reply in zip(clients, replies, strict=True)},
+        {client: reply.state for client, reply in zip(clients, replies, strict=True)},
+    )
+
+
+def test_clients_go_to_the_worker_that_is_free(stubs: WorkerProcesses) -> None:
+    processes, _ = run_stubs(stubs, stub_orders(1, waits=0), {})
+    assert [*processes.values()].count(processes[0]) == 1
+    assert len(set(processes.values())) == 2
+
+
+def test_a_kept_state_stays_where_it_is(stubs: WorkerProcesses) -> None:
+    first, placeholders = run_stubs(stubs, stub_orders(1, waits=0), {})
+    assert all(map(is_placeholder, placeholders.values()))
+    orders = [replace(order, probe=False) for order in stub_orders(2, waits=0)]
+    second, _ = run_stubs(stubs, orders, placeholders)
+    assert second == first  # one worker has computed a single client again
+
+
+def test_a_whole_state_may_move_and_is_kept_once(stubs: WorkerProcesses) -> None:
+    first, _ = run_stubs(stubs, stub_orders(1, waits=0), {})
+    second, _ = run_stubs(stubs, stub_orders(2, waits=6), {})
+    moved = {client for client in range(CLIENTS) if first[client] != second[client]}
+    assert moved >= {0, 6}  # between the workers, in both directions
+    states = stubs.take_states()
+    assert sorted(states) == list(range(CLIENTS))
+    for state in states.values():
+        assert state.memory is not None
+        assert state.memory.weights.tolist() == [2, 2, 2]
+    third, _ = run_stubs(stubs, stub_orders(3, waits=0), states)
+    assert [*third.values()].count(third[0]) == 1
+
+
+def test_a_state_without_tensors_comes_with_the_reply(stubs: WorkerProcesses) -> None:
+    _, placeholders = run_stubs(stubs, stub_orders(1, waits=0), {})
+    light = ClientState(gradient_variance=4.0)
+    orders = stub_orders(2, waits=1, remember=False)
+    _, states = run_stubs(stubs, orders, {**placeholders, 1: light})
+    assert states[1] is not light
+    assert states[1].gradient_variance == 4.0
+    assert not any(map(is_placeholder, states.values()))
+    assert stubs.take_states() == {}
+
+
 def test_a_killed_worker_is_an_error_and_not_a_hang() -> None:
     engine = make_engine(2)
     workers = worker_processes(engine)
@@ -196,23 +292,38 @@ def test_a_killed_worker_is_an_error_and_not_a_hang() -> None:
         workers.run_round(orders, states)
 
 
+class Flag:
+    """A flag that forks share. A process that is killed while it waits blocks no other one."""
+
+    def __init__(self) -> None:
+        self._byte = mmap.mmap(-1, 1)
+
+    def set(self) -> None:
+        self._byte[0] = 1
+
+    def clear(self) -> None:
+        self._byte[0] = 0
+
+    def wait(self) -> None:
+        wait_until(lambda: self._byte[0] == 1)
+
+
 class Pausing:
     """A loss that tells when a worker computes it, and waits to be allowed to go on."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("fork")
-        self.begun, self.may_go_on = context.Event(), context.Event()
+        self.begun, self.may_go_on = Flag(), Flag()
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
         self.begun.set()
-        self.may_go_on.wait(HANG_SECONDS)
+        self.may_go_on.wait()
         return losses.cross_entropy(outputs, targets)
 
     def once_begun(self, action: Callable[[], None]) -> threading.Thread:
         """Start a thread that acts when a worker computes, and then lets it go on."""
 
         def act() -> None:
-            self.begun.wait(HANG_SECONDS)
+            self.begun.wait()
             action()
             self.may_go_on.set()
 
@@ -337,6 +448,23 @@ def test_a_placeholder_stands_for_a_state_without_its_tensors() -> None:
     assert placeholder(ClientState(None, 3.0)).gradient_variance == 3.0
     assert light.memory is not None
     assert light.memory.batch.size == 3
+
+
+@dataclass(frozen=True, eq=False)
+class StateOfAnOptimizer(ClientState):
+    momentum: dict[str, list[Tensor]] = field(default_factory=dict)
+
+
+def test_a_tensor_anywhere_in_a_state_stays_with_the_worker() -> None:
+    state = StateOfAnOptimizer(gradient_variance=2.0, momentum={"layer": [torch.ones(4)]})
+    light = placeholder(state)
+    assert isinstance(light, StateOfAnOptimizer)
+    assert is_placeholder(light)
+    assert light.gradient_variance == 2.0
+    assert not is_placeholder(state)
+    assert state.momentum["layer"][0].tolist() == [1, 1, 1, 1]
+    empty = StateOfAnOptimizer(gradient_variance=2.0)
+    assert placeholder(empty) is empty
 
 
 def test_at_least_one_worker_is_needed() -> None:

@@ -1,6 +1,8 @@
 import math
 
+import pytest
 import torch
+from torch import nn
 
 from dynamite_fl.task import losses
 from dynamite_fl.task.models import support_vector_machine
@@ -32,4 +34,27 @@ def test_cross_entropy_by_hand() -> None:
     outputs = torch.tensor([[math.log(3.0), 0.0], [0.0, 0.0]])
     loss = losses.cross_entropy(outputs, torch.tensor([0, 1]))
     torch.testing.assert_close(loss, torch.tensor([math.log(4 / 3), math.log(2)]))
-    assert losses.largest_is_target(outputs, torch.tensor([0, 1])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_the_mean_of_the_losses_of_each_sample_is_torchs_loss(smoothing: float) -> None:
+    outputs, labels = torch.randn(7, 4), torch.arange(7) % 4
+    loss = nn.CrossEntropyLoss(label_smoothing=smoothing)
+    each = losses.per_sample_loss(loss)
+    assert each is not None
+    assert each(outputs, labels).shape == (7,)
+    torch.testing.assert_close(each(outputs, labels).mean(), loss(outputs, labels))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(weight=torch.ones(4)),
+        nn.CrossEntropyLoss(reduction="sum"),
+        nn.CrossEntropyLoss(ignore_index=2),
+        nn.MSELoss(),
+        lambda outputs, targets: (outputs - targets).square().sum(1),
+    ],
+)
+def test_other_losses_are_not_known_for_each_sample(loss: object) -> None:
+    assert losses.per_sample_loss(loss) is None

@@ -1,7 +1,9 @@
 import pickle
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.func import functional_call
@@ -21,8 +23,13 @@ number = 3
 def make_task():
     x = torch.rand(20, 3)
     y = x.sum(dim=1, keepdim=True)
-    return Task("sum", lambda: nn.Linear(3, 1), lambda o, t: (o - t).square().sum(1),
-                lambda o, t: (o - t).abs()[:, 0] < 0.1, x, y, x, y)
+    return Task(name="sum", model=lambda: nn.Linear(3, 1), loss=nn.MSELoss(),
+                train_data=(x, y), test_data=(x, y))
+
+def make_part(part, *, scale=1.0):
+    x = torch.full((part, 3), scale)
+    return Task(name=f"part {part}", model=lambda: nn.Linear(3, 1), loss=nn.MSELoss(),
+                train_data=(x, x[:, :1]), test_data=(x, x[:, :1]))
 
 def make_nothing():
     return None
@@ -51,16 +58,19 @@ def test_every_model_learns_digits(model: str) -> None:
     net = task.new_model(seed=0)
     rate, steps = (0.05, 100) if model == "cnn" else (0.2, 150)
     for _ in range(steps):
-        batch = torch.randint(len(task.train_targets), (60,))
-        loss = task.loss(net(task.train_inputs[batch]), task.train_targets[batch])
-        assert loss.shape == (60,)
-        gradients = torch.autograd.grad(loss.mean(), list(net.parameters()))
+        batch = task.train.batch(torch.randint(len(task.train), (60,)).numpy())
+        loss = task.batch_loss(net, batch)
+        assert loss.shape == ()
+        gradients = torch.autograd.grad(loss, list(net.parameters()))
         with torch.no_grad():
             for parameter, gradient in zip(net.parameters(), gradients, strict=True):
                 parameter.sub_(rate * (gradient + task.penalty * parameter))
-    correct = task.correct(net(task.test_inputs), task.test_targets)
-    assert correct.dtype == torch.bool
-    assert correct.float().mean() > (0.7 if model == "svm" else 0.8)
+    assert list(task.all_metrics) == ["accuracy"]
+    outputs, targets = task.outputs_and_targets(net, task.test.batch(np.arange(len(task.test))))
+    accuracy = task.all_metrics["accuracy"].compute([outputs], [targets])
+    if model != "svm":
+        assert accuracy == float((outputs.argmax(1) == targets).double().mean())
+    assert accuracy > (0.7 if model == "svm" else 0.8)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -68,8 +78,9 @@ def test_tasks_can_be_pickled(model: str) -> None:
     task = make_task(model, "digits")
     copy = pickle.loads(pickle.dumps(task))  # noqa: S301  our own
     state = task.new_model(seed=3).state_dict()
-    outputs = functional_call(copy.new_model(seed=1), state, (task.test_inputs[:2],))
-    torch.testing.assert_close(outputs, task.new_model(seed=3)(task.test_inputs[:2]))
+    inputs, _ = task.test.batch(np.arange(2))
+    outputs = functional_call(copy.new_model(seed=1), state, (inputs,))
+    torch.testing.assert_close(outputs, task.new_model(seed=3)(inputs))
 
 
 def test_only_the_svm_has_a_penalty() -> None:
@@ -78,7 +89,7 @@ def test_only_the_svm_has_a_penalty() -> None:
 
 
 def test_targets_of_the_svm_stay_labels_for_partitions() -> None:
-    assert set(make_task("svm", "digits").train_targets.tolist()) == set(range(10))
+    assert set(make_task("svm", "digits").train_labels().tolist()) == set(range(10))
 
 
 def test_synthetic_keeps_its_clients() -> None:
@@ -86,7 +97,8 @@ def test_synthetic_keeps_its_clients() -> None:
     assert task.name == "softmax on synthetic-0.5-0.5"
     assert task.train_clients is not None
     assert len(Partition.from_owners(task.train_clients)) == 4
-    assert task.new_model(seed=0)(task.train_inputs[:3]).shape == (3, 10)
+    inputs, _ = task.train.batch(np.arange(3))
+    assert task.new_model(seed=0)(inputs).shape == (3, 10)
 
 
 def test_unknown_names_and_unfit_data_are_refused() -> None:
@@ -104,15 +116,41 @@ def test_the_source_of_a_task_says_how_to_make_it_again(here: Path) -> None:
     (here / "own_task_s.py").write_text(OWN_TASK)
     named = make_task("softmax", "digits")
     assert named.source == {"model": "softmax", "dataset": "digits"}
-    assert make_task(**named.source).name == named.name  # type: ignore[arg-type]
-    assert load_task("own_task_s:make_task").source == "own_task_s:make_task"
+    assert make_task(**named.source).name == named.name
+    assert load_task("own_task_s:make_task").source == {"use": "own_task_s:make_task"}
+    part = load_task("own_task_s:make_part", arguments={"part": 3})
+    assert part.source == {"use": "own_task_s:make_part", "part": 3}
 
 
 def test_a_task_of_ones_own(here: Path) -> None:
     (here / "own_task_a.py").write_text(OWN_TASK)
     task = load_task("own_task_a:make_task")
     assert isinstance(task, Task)
-    assert task.loss(task.new_model(0)(task.test_inputs), task.test_targets).shape == (20,)
+    assert task.name == "sum"
+    assert len(task.train) == len(task.test) == 20
+
+
+def test_a_task_with_arguments(here: Path) -> None:
+    (here / "own_task_p.py").write_text(OWN_TASK)
+    task = load_task("own_task_p:make_part", arguments={"part": 4, "scale": 2.0})
+    assert task.name == "part 4"
+    inputs, _ = task.train.batch(np.arange(4))
+    assert inputs.tolist() == [[2.0] * 3] * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, r"cannot be called: missing a required argument: 'part'.* takes \(part, \*, scale=1"),
+        ({"part": 1, "sclae": 2}, "unexpected keyword argument 'sclae'.*keys beside use"),
+    ],
+)
+def test_arguments_that_a_function_does_not_take_are_refused(
+    here: Path, arguments: dict[str, Any], message: str
+) -> None:
+    (here / "own_task_q.py").write_text(OWN_TASK)
+    with pytest.raises(InvalidInput, match=message):
+        load_task("own_task_q:make_part", arguments=arguments)
 
 
 def test_a_module_is_found_in_a_given_folder_first(here: Path) -> None:

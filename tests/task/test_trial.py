@@ -1,71 +1,231 @@
-"""A mistake in a task shows before any training."""
+"""A mistake in a task shows before any training, in one line."""
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from dynamite_fl.errors import InvalidInput, UserCodeError
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.trial import try_task
 
+INPUTS, LABELS = torch.ones(4, 3), torch.tensor([0, 1, 0, 1])
 TASK = Task(
     name="signs",
-    make_model=lambda: nn.Linear(3, 2),
-    loss=nn.CrossEntropyLoss(reduction="none"),
-    correct=lambda outputs, targets: outputs.argmax(dim=1) == targets,
-    train_inputs=torch.ones(4, 3),
-    train_targets=torch.tensor([0, 1, 0, 1]),
-    test_inputs=torch.ones(1, 3),
-    test_targets=torch.tensor([1]),
+    model=lambda: nn.Linear(3, 2),
+    loss=nn.CrossEntropyLoss(),
+    train_data=(INPUTS, LABELS),
+    test_data=(INPUTS[:1], LABELS[:1]),
+)
+REGRESSION = replace(
+    TASK,
+    model=lambda: nn.Linear(3, 1),
+    loss=nn.MSELoss(),
+    train_data=(INPUTS, torch.rand(4, 1)),
+    test_data=(INPUTS, torch.rand(4, 1)),
+    metrics=["rmse"],
 )
 
 
-def test_a_task_that_can_be_trained_passes_and_leaves_the_generator_alone() -> None:
-    before = torch.random.get_rng_state()
-    try_task(TASK)
-    assert torch.equal(torch.random.get_rng_state(), before)
+class Items(Dataset[Any]):
+    def __init__(self, *items: Any) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.items[index]
+
+
+def step(model: nn.Module, batch: Any) -> Tensor:
+    inputs, labels = batch
+    return nn.functional.cross_entropy(model(inputs), labels)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        TASK,
+        REGRESSION,
+        replace(TASK, loss=nn.CrossEntropyLoss(reduction="none")),
+        replace(TASK, loss=None, training_step=step, metrics=["accuracy"]),
+        replace(TASK, train_data=Items((torch.ones(3), 1)), metrics=[]),
+        replace(TASK, train_data=[(INPUTS, LABELS), Items((torch.ones(3), 1), (torch.ones(3), 0))]),
+        replace(TASK, model=lambda: nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))),
+        replace(
+            TASK, model=lambda: nn.Sequential(nn.LazyLinear(5), nn.Dropout(), nn.LazyLinear(2))
+        ),
+    ],
+)
+def test_a_task_that_can_be_trained_passes_and_leaves_generators_alone(task: Task) -> None:
+    numpy_state = str(np.random.get_state())  # noqa: NPY002
+    before = (torch.random.get_rng_state().tolist(), numpy_state, random.getstate())
+    try_task(task)
+    numpy_state = str(np.random.get_state())  # noqa: NPY002
+    assert (torch.random.get_rng_state().tolist(), numpy_state, random.getstate()) == before
+
+
+def test_data_that_is_not_needed_may_be_missing() -> None:
+    device, server = replace(TASK, test_data=None), replace(TASK, train_data=None)
+    try_task(device, needs_test_data=False)
+    try_task(server, needs_train_data=False)
+    with pytest.raises(InvalidInput, match=r"the task has no test data: give Task\.test_data"):
+        try_task(device)
+    with pytest.raises(InvalidInput, match=r"the task has no training data: give Task\.train_data"):
+        try_task(server)
+
+
+def same_net() -> Callable[[], nn.Module]:
+    net = nn.Linear(3, 2)
+    return lambda: net
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"loss": nn.CrossEntropyLoss()}, r'Task.loss returned the shape \(\).*reduction="none"'),
-        ({"loss": lambda *_: 1.0}, "Task.loss returned a float, not a tensor"),
-        ({"correct": lambda *_: [True, True]}, "Task.correct returned a list, not a tensor"),
-        ({"correct": lambda *_: torch.tensor(0.5)}, r"Task.correct returned the shape \(\)"),
-        ({"make_model": lambda: "net"}, "Task.make_model returned a str"),
+        ({"loss": lambda *_: 1.0}, r"Task\.loss returned a float, not a tensor: return the mean"),
+        ({"loss": lambda outputs, _: outputs}, r"returned torch\.float32 of the shape \(2, 2\)"),
+        ({"loss": lambda outputs, _: outputs.argmax()}, r"returned torch\.int64 of the shape \(\)"),
+        (
+            {"loss": lambda outputs, _: outputs.sum() / 0},
+            r"Task\.loss is -?(inf|nan) for the first",
+        ),
+        ({"loss": lambda outputs, _: outputs.detach().sum()}, "does not depend on a weight"),
+        (
+            {"loss": None, "training_step": lambda *_: None},
+            "Task.training_step returned a NoneType",
+        ),
+        ({"model": lambda: "net"}, "Task.model returned a str: it must return an nn.Module"),
+        ({"model": same_net()}, r"returns the same model each time.*copy\.deepcopy\(model\)"),
+        ({"train_data": Items(torch.ones(3))}, "a batch is a Tensor without targets"),
+        ({"train_data": Items({"x": torch.ones(3)})}, "none of them is labels"),
+        (
+            {"train_data": Items((torch.ones(3), 1), (torch.ones(4), 1))},
+            r"samples of different shapes cannot be stacked: give Task\.collate_fn",
+        ),
+        (
+            {"train_data": Items((object(), 1))},
+            r"samples cannot be made into tensors: give Task\.collate_fn",
+        ),
+        (
+            {"metrics": {"each": lambda outputs, _: outputs}},
+            r"metric each: a metric returned the shape \(5, 2\)",
+        ),
     ],
 )
-def test_what_is_not_one_value_per_sample_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
+def test_what_cannot_be_right_is_refused_with_one_line(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message) as raised:
         try_task(replace(TASK, **changes))
+    assert "\n" not in str(raised.value)
+
+
+def sum_of_step(model: nn.Module, batch: Any) -> Tensor:
+    return 2 * step(model, batch) * len(batch[0])
+
+
+MEAN_OF_OUTPUTS: dict[str, Any] = {  # as many numbers as outputs, whatever the number of samples
+    "loss": lambda outputs, _: outputs.square().mean(dim=0),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": lambda: nn.Linear(9, 2)}, r"on a batch of shapes \(2, 3\), \(2,\),.*of a layer"),
+        ({"model": nn.Linear}, r"Task\.model failed: TypeError: .*it is called without arguments"),
+        ({"train_data": (INPUTS.double(), LABELS)}, r"the model, on a batch.*inputs\.float\(\)"),
+        ({"train_data": (INPUTS.half(), LABELS)}, r"the model, on a batch.*inputs\.float\(\)"),
+        ({"train_data": (INPUTS.long(), LABELS)}, r"the model, on a batch.*inputs\.float\(\)"),
+        ({"train_data": (INPUTS, LABELS + 0.5)}, r"Task\.loss, on outputs.*such as labels\.long"),
+        ({"train_data": (INPUTS, LABELS.int())}, r"Task\.loss, on outputs.*such as labels\.long"),
+        ({"train_data": (INPUTS, LABELS[:, None])}, r"Task\.loss, on outputs.*of the shape \(n,\)"),
+        ({"train_data": (INPUTS, 7 * LABELS)}, "Target 7 is out of bounds: labels count from 0"),
+        ({"train_data": (INPUTS, LABELS - 1)}, "Target -1 is out of bounds: labels count from 0"),
+        ({"test_data": (INPUTS, 7 * LABELS)}, "Target 7 is out of bounds: labels count from 0"),
+        ({"train_data": [(INPUTS, LABELS), (INPUTS, 7 * LABELS)]}, "Target 7 is out of bounds"),
+        ({"train_data": ({"x": INPUTS}, LABELS)}, r"'x': it is called with the inputs of a batch"),
+        ({"loss": nn.BCEWithLogitsLoss()}, r"targets must have the shape of the outputs"),
+        ({"loss": lambda outputs: outputs.mean()}, "it is called with outputs and targets"),
+        ({"metrics": {"f1": lambda: 1.0}}, "metric f1, .*: it is called with outputs and targets"),
+        ({"model": lambda: nn.GRU(3, 2)}, r"must be Tensor, not tuple: .* Task\.predict"),
+        ({"model": lambda: nn.Embedding(3, 2)}, r"an nn\.Embedding needs whole numbers"),
+        ({"loss": nn.CrossEntropyLoss(reduction="sum")}, "returns the sum over a batch, not the m"),
+        ({"loss": None, "training_step": sum_of_step}, r"Task\.training_step returns the sum over"),
+        (MEAN_OF_OUTPUTS, r"returned torch\.float32 of the shape \(2,\) for 3 samples"),
+    ],
+)
+def test_an_ordinary_mistake_is_one_line_that_says_what_to_change(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=f"{message}") as raised:
+        try_task(replace(TASK, **changes))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_metric_is_tried_on_both_classes_if_there_are_both() -> None:
+    """An AUC is not defined on samples of one class."""
+
+    def auc(outputs: Tensor, labels: Tensor) -> float:
+        scores = outputs[:, 1] - outputs[:, 0]
+        pairs = scores[labels == 1][:, None] - scores[labels == 0]
+        return int((pairs > 0).sum()) / pairs.numel()
+
+    labels = torch.tensor([0, 0, 0, 0, 1, 0, 0])
+    data = (torch.rand(7, 3), labels)
+    try_task(replace(TASK, train_data=data, test_data=data, metrics={"auc": auc}))
+
+
+def column() -> nn.Module:
+    return nn.Linear(3, 1)
+
+
+def flat() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 1), nn.Flatten(0))
+
+
+@pytest.mark.parametrize(("model", "targets"), [(flat, (4, 1)), (column, (4,))])
+@pytest.mark.parametrize("loss", [nn.MSELoss(), nn.L1Loss(), nn.functional.smooth_l1_loss])
+def test_targets_of_another_shape_are_refused(
+    model: Callable[[], nn.Module], targets: tuple[int, ...], loss: Any
+) -> None:
+    """Torch would compare each output with each target, and only warn."""
+    data = (INPUTS, torch.rand(targets))
+    with pytest.raises(InvalidInput, match=r"Task\.loss compares each output with each target"):
+        try_task(replace(REGRESSION, model=model, loss=loss, train_data=data))
 
 
 def fail(*_: object) -> Any:
     raise KeyError("no such label")
 
 
+class Failing(Items):
+    def __getitem__(self, index: int) -> Any:
+        return fail(index)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"make_model": lambda: nn.Linear(9, 2)},
-            r"the model, on inputs of shape",
-        ),
-        ({"train_inputs": torch.ones(4, 3).double()}, "the model, on inputs"),
-        ({"train_targets": torch.tensor([0.5, 1, 0, 1])}, "Task.loss, on the model's outputs,"),
-        ({"train_targets": torch.tensor([7, 1, 0, 1])}, "Task.loss, on the model's outputs,"),
-        ({"loss": fail}, "KeyError: 'no such label'"),
-        ({"make_model": fail}, "Task.make_model failed: KeyError"),
+        ({"model": fail}, r"Task\.model failed: KeyError"),
+        ({"loss": fail}, r"Task\.loss, on outputs.*KeyError: 'no such label'"),
+        ({"loss": None, "training_step": fail}, r"Task\.training_step failed: KeyError"),
+        ({"predict": fail}, r"Task\.predict failed: KeyError"),
+        ({"train_data": Failing(1, 2), "metrics": []}, r"two samples of Task\.train_data failed"),
+        ({"metrics": {"f1": fail}}, r"metric f1, on outputs of shape \(2, 2\), failed: KeyError"),
     ],
 )
 def test_an_exception_says_which_part_of_the_task_raised_it(
-    changes: dict[str, Callable[..., Any]], message: str
+    changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(UserCodeError, match=message) as raised:
-        try_task(replace(TASK, **changes))  # type: ignore[arg-type]
+    with pytest.raises(UserCodeError, match=f"(?s){message}") as raised:
+        try_task(replace(TASK, **changes))
     assert raised.value.__cause__ is not None

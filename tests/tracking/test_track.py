@@ -1,5 +1,6 @@
 """Trackers, checked by what their own libraries read back."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,13 +23,14 @@ from dynamite_fl.errors import InvalidInput
 from dynamite_fl.job.build import build_training
 from dynamite_fl.job.runs import open_run
 from dynamite_fl.job.training import load_training_job
-from dynamite_fl.tracking.tracker import METRICS, round_metrics
+from dynamite_fl.tracking.tracker import round_metrics
 from dynamite_fl.training.history import read_history
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session, Tracking
 from tests._cli.commands import invoke
 from tests.compare.threads import threads_for_processes
+from tests.regressions import TWO_CLIENTS
 from tests.report.runs import SHORT
 
 __all__ = ["threads_for_processes"]  # a fixture
@@ -86,11 +88,12 @@ def run_job(path: Path, *overrides: str) -> None:
 
 def expected(folder: Path) -> dict[str, list[tuple[int, float]]]:
     found: dict[str, list[tuple[int, float]]] = {}
-    for record in read_history(folder / "history.jsonl"):
-        for name, value in round_metrics(record).items():
+    history = read_history(folder / "history.jsonl")
+    for record in history:
+        for name, value in round_metrics(record, history.leading_metric).items():
             found.setdefault(name, []).append((record.round, value))
     assert len(found["seconds"]) == 12
-    assert len(found["accuracy"]) == 6
+    assert len(found[history.leading_metric.name]) == 6
     return found
 
 
@@ -121,8 +124,7 @@ def in_mlflow(folder: Path) -> dict[str, list[tuple[int, float]]]:
         name: [
             (each.step, each.value) for each in client.get_metric_history(found.info.run_id, name)
         ]
-        for name in METRICS
-        if name in found.data.metrics
+        for name in found.data.metrics
     }
 
 
@@ -144,6 +146,24 @@ def test_one_setting_of_the_job_is_enough(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "runs" / "a"
     run_job(folder, f'training.track=["{name}"]')
     assert_same(READERS[name](folder), expected(folder))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_all_metrics_and_the_worst_client_are_recorded(runs: Path, name: str) -> None:
+    """Of errors, the worst is the largest."""
+    folder = runs / "a"
+    run_job(folder, *TWO_CLIENTS, f'training.track=["{name}"]')
+    found = READERS[name](folder)
+    assert_same(found, expected(folder))
+    lines = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    judged = [line for line in lines if line["metrics"] is not None]
+    values = {key: [value for _, value in points] for key, points in found.items()}
+    for key in ("rmse", "mae"):
+        assert values[key] == pytest.approx([line["metrics"][key] for line in judged])
+    clients = [line["client_metrics"] for line in judged]
+    assert values["worst_client"] == pytest.approx([max(errors) for errors in clients])
+    assert values["client_mean"] == pytest.approx([sum(errors) / 2 for errors in clients])
+    assert "accuracy" not in found
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -36,3 +36,12 @@ def test_without_any_update_the_model_stays() -> None:
     assert torch.equal(found, MODEL)
     assert not which.any()
     assert sound_average([], np.zeros(0), MODEL)[1].size == 0
+
+
+def test_long_updates_are_averaged_in_pieces_to_the_same_bits() -> None:
+    """The sums of 150,000 numbers are those of one sum in double precision."""
+    generator = torch.Generator().manual_seed(0)
+    updates = list(torch.randn(3, 150_000, generator=generator))
+    samples = np.array([3.0, 5.0, 11.0])
+    whole = sum(update.double() * count for update, count in zip(updates, samples, strict=True))
+    assert torch.equal(average(updates, samples), (whole / 19.0).float())

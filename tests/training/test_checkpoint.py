@@ -11,7 +11,9 @@ from dynamite_fl.errors import RunFolderError
 from dynamite_fl.training.checkpoint import append_line, restore, save
 from dynamite_fl.training.history import read_history
 from dynamite_fl.training.loop import Progress, Training, begin, rounds
+from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.server_optimizer import SERVER_OPTIMIZERS
 from dynamite_fl.training.session import Session
 from tests.training.records import record
 from tests.trainings import STREAM, training
@@ -37,7 +39,7 @@ def test_what_is_saved_is_restored(tmp_path: Path, stream: dict[str, object] | N
         given.controller.describe(progress.control)
     )
     assert other.engine.states.keys() == given.engine.states.keys()
-    named = given.engine.named_weights(progress.weights)
+    named = given.engine.state_dict(progress.weights)
     for name, weights in load_file(folder.model).items():
         assert torch.equal(weights, named[name])
 
@@ -83,3 +85,24 @@ def test_lines_are_added_at_the_end(tmp_path: Path) -> None:
     for text in ("one\n", "two\n"):
         append_line(file, text)
     assert file.read_text() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("server", SERVER_OPTIMIZERS)
+def test_a_resumed_training_ends_like_an_uninterrupted_one(tmp_path: Path, server: str) -> None:
+    """The server's state and the share of the limits that the rate follows are both restored."""
+
+    def make() -> Training:
+        rate = RateSchedule(0.1, "cosine", warmup=0.2)
+        return training("fedavg", server=server, rate=rate, limits={"deadline": 99.0})
+
+    folder, given, other = RunFolder(tmp_path), make(), make()
+    whole = after(make(), 99)
+    save(given, folder, after(given, 3))
+    folder.history.write_text("".join(record(k).to_line() for k in (1, 2, 3)))
+    *_, (resumed, _) = rounds(other, restore(other, folder, begin(other)))
+    assert whole.ledger.rounds == 8
+    assert resumed.ledger == whole.ledger
+    assert torch.equal(resumed.weights, whole.weights)
+    for name in ("first_moment", "second_moment"):
+        moment, expected = getattr(resumed.server, name), getattr(whole.server, name)
+        assert (moment is None and expected is None) or torch.equal(moment, expected)

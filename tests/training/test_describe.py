@@ -1,11 +1,19 @@
-"""What the history records of clients."""
+"""What the history records of the model and of clients."""
+
+import math
+from dataclasses import replace
 
 import pytest
+import torch
 
 from dynamite_fl.job.build import build_training
 from dynamite_fl.job.training import load_training_job
+from dynamite_fl.training.describe import describe
+from dynamite_fl.training.engine import Evaluation
+from dynamite_fl.training.loop import begin, run_round
 from dynamite_fl.training.round_record import RoundRecord, parse_line
 from dynamite_fl.training.session import Session
+from tests.trainings import digits, training
 
 SOFTMAX = ("task.model=softmax", "controller.name=fedavg", "limits.rounds=6")
 
@@ -18,6 +26,59 @@ def records_of(*overrides: str) -> list[RoundRecord]:
 def test_a_record_equals_the_one_that_is_read_from_a_file() -> None:
     for record in records_of("controller.name=dynamite"):
         assert parse_line(record.to_line()) == record
+
+
+def described(evaluation: Evaluation | None) -> RoundRecord:
+    given = training("fedavg")
+    progress, played = run_round(given, begin(given))
+    return describe(given, replace(played, evaluation=evaluation), progress.control)
+
+
+def test_all_metrics_are_recorded_in_order_and_those_that_are_not_finite_are_none() -> None:
+    judged = described(
+        Evaluation(
+            loss=math.inf,
+            metrics={"rmse": 2.0, "perplexity": math.inf, "mae": math.nan},
+            client_metrics=(1.0, math.nan, 3.0),
+        )
+    )
+    assert list((judged.metrics or {}).items()) == [
+        ("rmse", 2.0),
+        ("perplexity", None),
+        ("mae", None),
+    ]
+    assert judged.loss is None
+    assert judged.client_metrics == (1.0, None, 3.0)
+    assert judged.is_evaluated
+    assert parse_line(judged.to_line()) == judged
+
+
+def test_a_round_without_an_evaluation_has_no_metrics() -> None:
+    record = described(None)
+    assert not record.is_evaluated
+    assert "client_metrics" not in record.values()
+    assert described(Evaluation(loss=1.0)).metrics == {}
+
+
+def test_clients_with_test_data_of_their_own_are_recorded_in_the_order_of_the_fleet() -> None:
+    """The third of five clients has wrong labels, so that hardly anything there is right."""
+    task = digits()
+    rows = torch.arange(len(task.test)).chunk(5)
+    parts = [task.test.batch(part.numpy()) for part in rows]
+    parts[2] = (parts[2][0], (parts[2][1] + 1) % 10)
+    given = training("fedavg", task=replace(task, test_data=parts))
+    history = Session(given).run().history
+    for record in history:
+        assert record.client_metrics is not None
+        assert len(record.client_metrics) == 5
+        assert parse_line(record.to_line()) == record
+    assert history.worst_client is not None
+    assert history.worst_client[0] == 2
+    sizes = [len(part) for part in rows]
+    weighted = sum(
+        s * (m or 0.0) for s, m in zip(sizes, history[-1].client_metrics or (), strict=True)
+    )
+    assert history.final == pytest.approx(weighted / sum(sizes))
 
 
 def test_the_slowest_client_determines_the_duration_of_a_round() -> None:
@@ -57,3 +118,10 @@ def test_lines_stay_short_however_many_clients_there_are() -> None:
         assert len(record.to_line()) - len(str(list(record.absent))) < 1500
     listed = records_of(*many, *limits, 'devices={fleet="phones", clients=200}')
     assert all(len(record.to_line()) < 12_000 for record in listed)
+
+
+def test_the_learning_rate_is_recorded_where_it_changes() -> None:
+    assert all(record.learning_rate is None for record in records_of())
+    rates = [record.learning_rate for record in records_of("training.schedule=linear")]
+    assert rates[0] == 0.05
+    assert all(rate is not None and 0 < rate < 0.05 for rate in rates[1:])

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl.errors import MissingExtra, RunFolderError
 from dynamite_fl.training.history import (
     History,
@@ -15,6 +16,7 @@ from dynamite_fl.training.history import (
     recover_history,
 )
 from dynamite_fl.training.round_record import RoundRecord
+from dynamite_fl.training.run_folder import Identity, RunFolder
 from tests.processes import run_python
 from tests.training.records import record
 
@@ -23,6 +25,17 @@ RECORDS = (
     record(2, accuracy=0.6, class_accuracy={"0": 0.5, "1": None, "2": 0.25}),
     record(3),
     record(4, accuracy=0.5),
+)
+RMSE = LeadingMetric("rmse", higher_is_better=False)
+LOSS = LeadingMetric("loss", higher_is_better=False)
+ERRORS = History(
+    (
+        record(1, metrics={"rmse": 3.0, "r2": 0.1}, loss=9.0, client_metrics=(2.0, None, 4.0)),
+        record(2, metrics={"rmse": 1.0, "r2": 0.9}, loss=1.0, client_metrics=(1.5, 0.25, None)),
+        record(3),
+        record(4, metrics={"rmse": 2.0, "r2": None}, loss=4.0),
+    ),
+    RMSE,
 )
 
 
@@ -38,7 +51,8 @@ def test_figures_by_hand() -> None:
     assert list(history) == list(RECORDS)
     assert history[-1].round == 4
     assert history[1:3] == History(RECORDS[1:3])
-    assert (history.final_accuracy, history.best_accuracy) == (0.5, 0.6)
+    assert (history.final, history.best) == (0.5, 0.6)
+    assert history.last("accuracy") == 0.5
     assert history.last("class_accuracy") == RECORDS[1].class_accuracy
     assert history.worst_class == ("2", 0.25)  # class 1 was not evaluated
     reached = history.first_reaching(0.5)
@@ -47,10 +61,48 @@ def test_figures_by_hand() -> None:
     assert history.first_reaching(0.7) is None
 
 
+def test_figures_of_a_metric_of_which_lower_is_better_by_hand() -> None:
+    assert (ERRORS.final, ERRORS.best) == (2.0, 1.0)
+    reached = [ERRORS.first_reaching(target) for target in (3.5, 2.5, 1.0, 0.9)]
+    assert [record and record.round for record in reached] == [1, 2, 2, None]
+    assert ERRORS[1:].leading_metric == ERRORS[2:].leading_metric == RMSE
+    assert ERRORS[:1].final == 3.0
+
+
+def test_the_worst_client_is_the_one_with_the_largest_error() -> None:
+    """They are those of round 2; the third client's error was infinite there."""
+    assert ERRORS.worst_client == (0, 1.5)
+    assert ERRORS.client_mean == 0.875
+    accuracies = History(ERRORS.records)
+    assert accuracies.leading_metric == ACCURACY
+    assert accuracies.worst_client == (1, 0.25)
+    assert History(RECORDS).worst_client is None
+    assert History(RECORDS).client_mean is None
+    unknown = History((record(1, client_metrics=(None, None)),))
+    assert (unknown.worst_client, unknown.client_mean) == (None, None)
+
+
+def test_the_loss_leads_where_there_is_no_metric() -> None:
+    history = History((record(1, metrics={}, loss=2.0), record(2, metrics={}, loss=3.0)), LOSS)
+    assert (history.final, history.best) == (3.0, 2.0)
+    assert history.final_metrics == {"loss": 3.0}
+    assert history.metric_names == []
+
+
+def test_a_metric_that_is_not_finite_at_the_end_is_not_that_of_a_round_before() -> None:
+    history = History((*ERRORS, record(5, metrics={"rmse": None, "r2": None}, loss=None)), RMSE)
+    assert math.isnan(history.final)
+    assert all(math.isnan(value) for value in history.final_metrics.values())
+    assert list(history.final_metrics) == ["rmse", "r2", "loss"]
+    assert history.best == 1.0
+    assert history.last("rmse") == 2.0
+
+
 def test_without_an_evaluation_there_is_no_accuracy() -> None:
     history = History((record(1, class_accuracy={"0": None}),))
-    assert math.isnan(history.final_accuracy)
-    assert math.isnan(history.best_accuracy)
+    assert math.isnan(history.final)
+    assert math.isnan(history.best)
+    assert history.final_metrics == {}
     assert history.last("accuracy") is None
     assert history.worst_class is None
     assert not History()
@@ -61,7 +113,17 @@ def test_columns_have_an_entry_for_each_round() -> None:
     assert columns["accuracy"] == [0.3, 0.6, None, 0.5]
     assert columns["class_accuracy"][2] is None
     assert "stream_loss" not in columns
+    assert "metrics" not in columns
     assert {len(column) for column in columns.values()} == {4}
+
+
+def test_every_metric_has_a_column() -> None:
+    columns = ERRORS.columns()
+    assert columns["rmse"] == [3.0, 1.0, None, 2.0]
+    assert columns["r2"] == [0.1, 0.9, None, None]
+    names = list(columns)
+    assert names[names.index("rmse") :][:3] == ["rmse", "r2", "loss"]
+    assert columns["client_metrics"][2:] == [None, None]
 
 
 def test_pandas_gets_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +145,25 @@ def test_a_sound_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     recovered = recover_history(file)
     assert recovered.history == History(RECORDS)
     assert recovered.problems == ()
+
+
+def test_the_leading_metric_is_that_of_the_run(tmp_path: Path) -> None:
+    file = written(tmp_path, *ERRORS)
+    assert read_history(file).leading_metric == ACCURACY  # of a file that is alone
+    RunFolder(tmp_path).begin("", Identity({}, leading_metric=RMSE))
+    assert read_history(file) == ERRORS
+    assert recover_history(file).history == ERRORS
+
+
+def test_a_damaged_identity_is_refused_or_noted(tmp_path: Path) -> None:
+    file = written(tmp_path, *RECORDS)
+    (tmp_path / "run.json").write_text("[1")
+    with pytest.raises(RunFolderError, match=r"run\.json is damaged"):
+        read_history(file)
+    recovered = recover_history(file)
+    assert recovered.history == History(RECORDS)
+    (problem,) = recovered.problems
+    assert "the metric that leads is unknown, and accuracy is assumed" in problem
 
 
 def test_a_last_line_that_is_cut_off_is_ignored_and_noted(tmp_path: Path) -> None:

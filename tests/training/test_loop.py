@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from dynamite_fl import Infeasible
 from dynamite_fl.errors import Diverged
 from dynamite_fl.training.loop import begin, rounds, run_round
+from dynamite_fl.training.rate_schedule import RateSchedule
+from dynamite_fl.training.server_optimizer import FedAvgM
+from dynamite_fl.training.server_step import ServerState
 from tests.examples import examples
 from tests.trainings import LIMITS, digits, training
 
@@ -84,10 +87,10 @@ def test_evaluating_now_and_then_and_at_the_end() -> None:
 
 def test_an_update_that_is_not_finite_is_refused() -> None:
     """One client's data hold a NaN: what it sends is counted, and the others are averaged."""
-    task = replace(digits(), train_inputs=digits().train_inputs.clone())
-    trained = training("fedavg", task=task)
+    inputs, labels = digits().train.batch(np.arange(len(digits().train)))
+    trained = training("fedavg", task=replace(digits(), train_data=(inputs, labels)))
     engine: Any = trained.engine
-    task.train_inputs[engine.partition.indices(2).copy()] = math.nan  # after the checks of Task
+    inputs[engine.partition.indices(2).copy()] = math.nan  # after the checks of Task
     progress, played = run_round(trained, begin(trained))
     assert played is not None
     assert played.refused == 1
@@ -96,9 +99,7 @@ def test_an_update_that_is_not_finite_is_refused() -> None:
 
 
 def test_a_training_that_leaves_all_numbers_ends() -> None:
-    trained = training("fedavg", model="perceptron")
-    engine: Any = trained.engine
-    engine.learning_rate = 1e30
+    trained = training("fedavg", model="perceptron", rate=RateSchedule(1e30))
     with pytest.raises(Diverged, match=r"in round \d+ all 5 updates .* smaller training.learning"):
         list(rounds(trained, begin(trained)))
 
@@ -137,3 +138,77 @@ def test_a_budget_without_end(name: str) -> None:
     for latest, _ in rounds(trained, progress):
         progress = latest
     assert progress.ended == "rounds"
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"rounds": 4, "deadline": 99.0},
+        {"rounds": None, "deadline": 5.0, "budget": math.inf},
+        {"rounds": None, "deadline": math.inf, "budget": 6.0},
+    ],
+)
+def test_the_rate_of_a_round_follows_the_limit_of_which_most_is_spent(
+    limits: dict[str, Any],
+) -> None:
+    trained = training("fedavg", limits=limits, rate=RateSchedule(0.2, "linear", final_rate=0.1))
+    progress, rates = begin(trained), []
+    while progress.ended is None:
+        spent, total = progress.ledger, trained.limits
+        shares = [spent.seconds / total.deadline, spent.cost / total.budget]
+        shares += [] if total.rounds is None else [spent.rounds / total.rounds]
+        progress, played = run_round(trained, progress)
+        rates.append(played.outcome.report.learning_rate)
+        assert rates[-1] == pytest.approx(0.2 - 0.18 * max(shares))
+    assert len(rates) > 2
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_clients_step_at_the_rate_of_the_round() -> None:
+    """A warm-up begins with a tenth of the rate; at that rate, a constant one does the same."""
+    warm = training("fedavg", rate=RateSchedule(0.2, warmup=0.5))
+    slow = training("fedavg", rate=RateSchedule(0.2 * 0.1))
+    first, again = (run_round(given, begin(given))[0].weights for given in (warm, slow))
+    assert torch.equal(first, again)
+
+
+def test_the_controller_sees_the_average_whatever_the_server_makes_of_it() -> None:
+    plain, other = (training("dynamite-feedback", server=name) for name in ("average", "fedadam"))
+    (left, one), (right, two) = (run_round(given, begin(given)) for given in (plain, other))
+    assert not torch.equal(left.weights, right.weights)
+    path, same = one.outcome.report.path, two.outcome.report.path
+    assert path is not None
+    assert same is not None
+    assert np.array_equal(path.first_half, same.first_half)
+    assert np.array_equal(path.second_half, same.second_half)
+
+
+def test_the_server_carries_its_momentum_from_round_to_round() -> None:
+    trained = training("fedavg", server="fedavgm")
+    progress = begin(trained)
+    weights, velocity = progress.weights.double(), torch.zeros_like(progress.weights).double()
+    for _ in range(4):
+        progress, played = run_round(trained, progress)
+        samples = torch.from_numpy(played.outcome.report.samples).double()
+        average = (samples / samples.sum()) @ torch.stack(played.outcome.updates).double()
+        velocity = 0.9 * velocity + (weights - average)
+        weights = weights - velocity
+        assert torch.allclose(progress.weights.double(), weights, atol=1e-6)
+        weights = progress.weights.double()  # so that rounding does not add up
+
+
+def test_without_an_update_the_server_takes_no_step() -> None:
+    trained = training("fedavg", server="fedavgm", devices={"availability": 1e-9})
+    start = begin(trained)
+    state = ServerState(first_moment=torch.ones_like(start.weights))
+    progress, _ = run_round(trained, replace(start, server=state))
+    assert torch.equal(progress.weights, start.weights)
+    assert progress.server is state
+
+
+def test_a_server_whose_step_leaves_all_numbers_ends_the_training() -> None:
+    trained = replace(training("fedavg"), server=FedAvgM(learning_rate=10.0))
+    start = begin(trained)
+    state = ServerState(first_moment=torch.full_like(start.weights, 3e38))
+    with pytest.raises(Diverged, match=r"in round 1 the step .* smaller server.learning_rate"):
+        run_round(trained, replace(start, server=state))

@@ -21,6 +21,7 @@ def outcome_of(local_steps: int, present: list[bool], heads: list[list[float]]) 
         round_index=1,
         clients=np.arange(n),
         local_steps=local_steps,
+        learning_rate=0.1,
         batch_sizes=np.full(n, 4),
         present=here,
         samples=np.where(here, np.array([10.0, 20.0, 30.0]), np.nan),
@@ -85,13 +86,14 @@ def test_traffic_of_an_order() -> None:
         weights=progress.weights,
         plan=progress.plan,
         cohort=progress.cohort,
+        learning_rate=0.1,
         probe=False,
         remember=False,
         path=False,
         begins=0.0,
         seconds_left=1.0,
     )
-    assert traffic(asked) == 1.0
-    assert traffic(replace(asked, probe=True)) == 1.5
-    assert 1.0 < traffic(replace(asked, probe=True, sketch=True)) < 1.04
-    assert 1.0 < traffic(replace(asked, path=True)) < 1.04
+    assert traffic(asked, given.engine.size) == 1.0
+    assert traffic(replace(asked, probe=True), given.engine.size) == 1.5
+    assert 1.0 < traffic(replace(asked, probe=True, sketch=True), given.engine.size) < 1.04
+    assert 1.0 < traffic(replace(asked, path=True), given.engine.size) < 1.04

@@ -29,9 +29,12 @@ def parsed(**values: Any) -> RoundRecord:
 def test_a_line_has_the_fields_in_their_order() -> None:
     always = list(json.loads(record(1).to_line()))
     assert always == [field.name for field in fields(RoundRecord)][:18]
+    assert always[15:] == ["metrics", "loss", "estimates"]
     full = record(
         1,
+        learning_rate=0.1,
         class_accuracy={"0": 0.5},
+        client_metrics=(0.5, None),
         stream_loss=0.1,
         clients=(3,),
         batch_sizes=(4,),
@@ -45,14 +48,16 @@ def test_a_line_has_the_fields_in_their_order() -> None:
 
 @given(
     seconds=NUMBERS,
-    accuracy=st.none() | NUMBERS,
+    metrics=st.none() | st.dictionaries(st.text(), st.none() | NUMBERS),
+    client_metrics=st.none() | st.lists(st.none() | NUMBERS).map(tuple),
     absent=st.lists(st.integers(0, 99)).map(tuple),
     estimates=st.dictionaries(st.text(), st.none() | NUMBERS),
     steps=st.lists(st.none() | NUMBERS).map(tuple),
 )
 def test_what_is_written_is_read_again(
     seconds: float,
-    accuracy: float | None,
+    metrics: dict[str, float | None] | None,
+    client_metrics: tuple[float | None, ...] | None,
     absent: tuple[int, ...],
     estimates: dict[str, float | None],
     steps: tuple[float | None, ...],
@@ -60,7 +65,8 @@ def test_what_is_written_is_read_again(
     written = record(
         1,
         seconds=seconds,
-        accuracy=accuracy,
+        metrics=metrics,
+        client_metrics=client_metrics,
         absent=absent,
         estimates=estimates,
         clients=tuple(range(len(steps))),
@@ -69,6 +75,7 @@ def test_what_is_written_is_read_again(
     read = parse_line(written.to_line())
     assert read == written
     assert read.to_line() == written.to_line()
+    assert list(read.metrics or ()) == list(metrics or ())  # the first metric leads
 
 
 def test_numbers_that_json_lacks_become_null() -> None:
@@ -99,7 +106,8 @@ def test_damaged_lines_are_refused(text: str) -> None:
 
 def test_other_fields_of_the_wrong_type_are_left_out() -> None:
     odd = parsed(
-        accuracy="high",
+        metrics={"accuracy": "high"},
+        client_metrics=[0.5, "low"],
         clients=[0, 1],
         batch_sizes=[4],
         step_seconds=[0.1, None],
@@ -121,3 +129,28 @@ def test_other_fields_of_the_wrong_type_are_left_out() -> None:
 def test_columns_of_unknown_clients_are_left_out() -> None:
     odd = parsed(clients=[0, None], batch_sizes=[4, 6], absent=[None])
     assert (odd.clients, odd.batch_sizes, odd.absent) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("old", "metrics"),
+    [
+        ({"accuracy": 0.5}, {"accuracy": 0.5}),
+        ({"accuracy": None}, None),  # a round that was not evaluated
+        ({"accuracy": "high"}, None),
+        ({"accuracy": 0.5, "metrics": {"rmse": 2.0}}, {"rmse": 2.0}),
+    ],
+)
+def test_lines_of_older_versions_have_an_accuracy(
+    old: dict[str, Any], metrics: dict[str, float] | None
+) -> None:
+    assert parsed(**old).metrics == metrics
+
+
+def test_fields_and_metrics_by_name() -> None:
+    judged = record(1, metrics={"rmse": 2.0, "mae": None}, loss=4.0)
+    names = ("rmse", "mae", "loss", "seconds", "nothing")
+    assert [judged.value(name) for name in names] == [2.0, None, 4.0, 10.0, None]
+    assert judged.is_evaluated
+    assert record(1, metrics={}, loss=None).is_evaluated  # its loss is not finite
+    assert not record(1).is_evaluated
+    assert record(1).value("rmse") is None

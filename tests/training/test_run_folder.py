@@ -5,16 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl.errors import RunFolderError
 from dynamite_fl.training.run_folder import FORMAT, Identity, RunFolder
 
 DATA = {"training data": "1", "test data": "2", "model": "3"}
+RMSE = LeadingMetric("rmse", higher_is_better=False)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     begun = RunFolder(tmp_path / "a" / "run")
-    begun.begin("seed = 1\n", Identity(DATA, ("/home/me",)))
+    begun.begin("seed = 1\n", Identity(DATA, ("/home/me",), RMSE))
     return begun
 
 
@@ -22,7 +24,8 @@ def test_what_was_begun_is_read_again(folder: RunFolder) -> None:
     folder.require_run()
     assert folder.is_run
     assert folder.job.read_text() == "seed = 1\n"
-    assert folder.read_identity() == Identity(DATA, ("/home/me",))
+    assert folder.read_identity() == Identity(DATA, ("/home/me",), RMSE)
+    assert folder.leading_metric() == RMSE
     assert {file.name for file in folder.path.iterdir()} == {"job.toml", "run.json"}
 
 
@@ -44,6 +47,33 @@ def test_other_data_is_refused(folder: RunFolder) -> None:
     folder.check_same_data(DATA)
     with pytest.raises(RunFolderError, match="the test data and the model changed"):
         folder.check_same_data({**DATA, "test data": "9", "model": "9"})
+
+
+def test_another_leading_metric_is_refused(folder: RunFolder) -> None:
+    folder.check_same_metric(RMSE)
+    words = "rmse, lower is better there, rmse, higher is better here"
+    with pytest.raises(RunFolderError, match=words):
+        folder.check_same_metric(LeadingMetric("rmse", higher_is_better=True))
+
+
+def test_a_run_from_before_there_were_metrics_is_judged_by_its_accuracy(folder: RunFolder) -> None:
+    saved = json.loads(folder.identity.read_text())
+    del saved["leading_metric"]
+    folder.identity.write_text(json.dumps(saved))
+    assert folder.leading_metric() == folder.read_identity().leading_metric == ACCURACY
+    folder.identity.unlink()
+    assert folder.leading_metric() == ACCURACY
+
+
+@pytest.mark.parametrize(
+    "metric", ["rmse", None, {"name": "rmse"}, {"name": 3, "higher_is_better": False}]
+)
+def test_a_damaged_leading_metric_is_refused(folder: RunFolder, metric: object) -> None:
+    saved = json.loads(folder.identity.read_text())
+    folder.identity.write_text(json.dumps({**saved, "leading_metric": metric}))
+    for read in (folder.leading_metric, folder.read_identity):
+        with pytest.raises(RunFolderError, match=r"run\.json is damaged"):
+            read()
 
 
 def test_a_run_of_an_older_version_is_refused(folder: RunFolder) -> None:

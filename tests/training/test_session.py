@@ -2,17 +2,19 @@
 
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dynamite_fl._leading_metric import LeadingMetric
 from dynamite_fl.control.registry import CONTROLLERS
 from dynamite_fl.plan.feasibility import Infeasible
 from dynamite_fl.training.history import read_history
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
-from tests.trainings import training
+from tests.trainings import digits, training
 
 
 def test_callbacks_see_each_round_once_it_is_on_disk(tmp_path: Path) -> None:
@@ -30,6 +32,17 @@ def test_callbacks_see_each_round_once_it_is_on_disk(tmp_path: Path) -> None:
 def test_without_a_folder_the_history_is_the_same(tmp_path: Path) -> None:
     kept = Session(training("dynamite"), RunFolder(tmp_path)).run()
     assert Session(training("dynamite")).run().history == kept.history
+
+
+def test_the_history_is_judged_by_the_metric_of_the_task(tmp_path: Path) -> None:
+    task = replace(digits(), metrics=["perplexity", "accuracy"])
+    for folder in (None, RunFolder(tmp_path)):
+        history = Session(training("fedavg", task=task), folder).run().history
+        assert history.leading_metric == LeadingMetric("perplexity", higher_is_better=False)
+        assert list(history[-1].metrics or ()) == ["perplexity", "accuracy"]
+        values = history.columns()["perplexity"]
+        assert history.best == min(values)
+        assert history.final == values[-1] < values[0]
 
 
 def test_limits_that_allow_no_round_leave_no_file(tmp_path: Path) -> None:

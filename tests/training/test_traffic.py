@@ -8,7 +8,7 @@ import torch
 
 from dynamite_fl.client.sketch import sketch_size
 from dynamite_fl.records import Plan
-from dynamite_fl.training.engine import RoundOrder
+from dynamite_fl.training.engine import ModelSize, RoundOrder
 from dynamite_fl.training.loop import begin, run_round
 from dynamite_fl.training.traffic import traffic
 from tests.trainings import training
@@ -19,6 +19,7 @@ ORDER = RoundOrder(
     weights=torch.zeros(NUMBERS),
     plan=Plan(1, 1, np.array([1]), seconds=1.0, cost=1.0, bound=1.0, binding=()),
     cohort=np.array([0]),
+    learning_rate=0.1,
     probe=False,
     remember=False,
     path=False,
@@ -28,19 +29,26 @@ ORDER = RoundOrder(
 
 
 def test_traffic_in_units_of_a_model_to_the_client_and_back() -> None:
-    sketch = sketch_size(NUMBERS) / (2 * NUMBERS)
-    assert traffic(ORDER) == 1
-    assert traffic(replace(ORDER, probe=True)) == 1.5
-    assert traffic(replace(ORDER, probe=True, sketch=True)) == 1 + sketch
-    assert traffic(replace(ORDER, path=True)) == 1 + sketch
-    assert traffic(replace(ORDER, probe=True, path=True)) == 1.5 + sketch
+    size, sketch = ModelSize(NUMBERS, trained=NUMBERS), sketch_size(NUMBERS) / (2 * NUMBERS)
+    assert traffic(ORDER, size) == 1
+    assert traffic(replace(ORDER, probe=True), size) == 1.5
+    assert traffic(replace(ORDER, probe=True, sketch=True), size) == 1 + sketch
+    assert traffic(replace(ORDER, path=True), size) == 1 + sketch
+    assert traffic(replace(ORDER, probe=True, path=True), size) == 1.5 + sketch
+
+
+def test_only_trained_weights_have_gradients_and_other_optimisers_send_two_sketches() -> None:
+    size = ModelSize(NUMBERS, trained=NUMBERS // 4, path_sketches=2)
+    sketch = sketch_size(NUMBERS // 4) / (2 * NUMBERS)
+    assert traffic(replace(ORDER, probe=True), size) == 1.125
+    assert traffic(replace(ORDER, path=True), size) == 1 + 2 * sketch
 
 
 @pytest.mark.parametrize("model", ["softmax", "perceptron"])
 def test_a_training_by_sketches_pays_for_what_is_sent_and_learns(model: str) -> None:
     trained = training("dynamite", model=model, sketches=True)
     progress = begin(trained)
-    start = trained.engine.evaluate(progress.weights, 0).accuracy
+    start = trained.engine.evaluate(progress.weights, 0).metrics["accuracy"]
     progress, _ = run_round(trained, progress)
     before = progress.ledger
     progress, played = run_round(trained, progress)
@@ -52,4 +60,4 @@ def test_a_training_by_sketches_pays_for_what_is_sent_and_learns(model: str) -> 
     assert paid == pytest.approx(0.5 * (1 + sketch_size(d) / (2 * d)))
     while progress.ended is None:
         progress, _ = run_round(trained, progress)
-    assert trained.engine.evaluate(progress.weights, 9).accuracy > start + 0.2
+    assert trained.engine.evaluate(progress.weights, 9).metrics["accuracy"] > start + 0.2

@@ -14,15 +14,10 @@ def samples(seed: int, count: int = 400) -> tuple[Tensor, Tensor]:
 
 def make_task(seed: int) -> Task:
     """Return a task with two linear layers and the training data of one device."""
-    inputs, labels = samples(seed)
-    test_inputs, test_labels = samples(10_000)
     return Task(
         name="signs",
-        make_model=lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)),
-        loss=nn.CrossEntropyLoss(reduction="none"),
-        correct=lambda outputs, targets: outputs.argmax(dim=1) == targets,
-        train_inputs=inputs,
-        train_targets=labels,
-        test_inputs=test_inputs,
-        test_targets=test_labels,
+        model=lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)),
+        loss=nn.CrossEntropyLoss(),
+        train_data=samples(seed),
+        test_data=samples(10_000),
     )

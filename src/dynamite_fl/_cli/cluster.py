@@ -58,9 +58,16 @@ def cluster(
         from dynamite_fl.flower.cluster import started_nodes
         from dynamite_fl.flower.job_parts import refuse_pilot
         from dynamite_fl.flower.serve import open_job, open_superlink
-        from dynamite_fl.job.build import build_controller, build_task, number_of_devices
+        from dynamite_fl.job.build import (
+            build_controller,
+            build_task,
+            check_cohort,
+            check_test_data,
+            number_of_devices,
+        )
         from dynamite_fl.job.runs import open_run
         from dynamite_fl.task.fingerprint import fingerprint
+        from dynamite_fl.task.trial import try_task
         from dynamite_fl.training.run_folder import RunFolder
 
         folder = RunFolder(runs / name)
@@ -73,8 +80,11 @@ def cluster(
         if count > devices:
             raise JobError(f"-n is {count}, but the job has only {devices} devices")
         task = build_task(training_job, data_dir)
+        try_task(task, needs_train_data=False)
+        check_test_data(task, devices)
+        check_cohort(training_job.settings.cohort, devices)
         build_controller(training_job, refuse_pilot)  # a mistake shows before the folder is made
-        open_run(folder, training_job, fingerprint(task))
+        open_run(folder, training_job, fingerprint(task), task.leading_metric)
         with (
             sigterm_as_interrupt(),
             open_superlink(folder, "127.0.0.1", 0, keys=None) as link,

@@ -62,7 +62,7 @@ def compare(
     target: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="The accuracy to reach. Default: FedAvg's mean final accuracy."
+            help="The value of the leading metric to reach. Default: FedAvg's mean at the end."
         ),
     ] = None,
     hindsight: Annotated[

@@ -13,7 +13,7 @@ from dynamite_fl._cli.options import Json
 _HELP = """
 Write an HTML report about one training, or about several side by side.
 
-The report shows accuracy, decisions, devices, limits and what the controller learned, with the \
+The report shows metrics, decisions, devices, limits and what the controller learned, with the \
 job that repeats the run. For a comparison it shows curves over seeds and the time and cost to \
 reach the target. The file is self-contained and needs no network.
 """

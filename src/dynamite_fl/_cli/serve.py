@@ -70,9 +70,16 @@ def serve(
         from dynamite_fl.flower.job_parts import refuse_pilot
         from dynamite_fl.flower.keys import read_server_keys
         from dynamite_fl.flower.serve import open_job, open_superlink
-        from dynamite_fl.job.build import build_controller, build_task, number_of_devices
+        from dynamite_fl.job.build import (
+            build_controller,
+            build_task,
+            check_cohort,
+            check_test_data,
+            number_of_devices,
+        )
         from dynamite_fl.job.runs import open_run
         from dynamite_fl.task.fingerprint import fingerprint
+        from dynamite_fl.task.trial import try_task
         from dynamite_fl.training.run_folder import RunFolder
 
         folder = RunFolder(runs / name)
@@ -82,8 +89,11 @@ def serve(
             show_run(folder, as_json)
             return
         task = build_task(training_job, data_dir)
+        try_task(task, needs_train_data=False)
+        check_test_data(task, number_of_devices(training_job))
+        check_cohort(training_job.settings.cohort, number_of_devices(training_job))
         build_controller(training_job, refuse_pilot)  # a mistake shows before the folder is made
-        open_run(folder, training_job, fingerprint(task))
+        open_run(folder, training_job, fingerprint(task), task.leading_metric)
         with (
             sigterm_as_interrupt(),
             open_superlink(folder, host, port, server_keys) as link,

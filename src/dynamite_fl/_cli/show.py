@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @app.command(epilog="[bold]Example[/bold]\n\ndynamite show runs/tuesday --json")
 def show(folder: RunPath, as_json: LastLine = False) -> None:
-    """Show the accuracy that a training has reached, and its time and cost."""
+    """Show the metrics that a training has reached, and its time and cost."""
     from dynamite_fl.training.run_folder import RunFolder
 
     with errors(as_json):
@@ -27,6 +27,7 @@ def show_run(folder: "RunFolder", as_json: bool) -> None:
 
     from dynamite_fl._cli.views.run import show_summary
     from dynamite_fl.job.runs import load_run
+    from dynamite_fl.report.read_job import device_names
     from dynamite_fl.training.history import read_history
 
     job = load_run(folder)
@@ -34,5 +35,6 @@ def show_run(folder: "RunFolder", as_json: bool) -> None:
     if as_json:
         typer.echo(history[-1].to_line() if history else "{}\n", nl=False)
         return
-    title = f"{job.controller_name}, {folder.path}"
-    show_summary(Console(highlight=False), title, history, job.limits, folder.stopped_by())
+    title, devices = f"{job.controller_name}, {folder.path}", device_names(folder, job)
+    console = Console(highlight=False)
+    show_summary(console, title, history, job.limits, folder.stopped_by(), devices)

@@ -66,13 +66,15 @@ def train_and_show(
     console = Console(stderr=as_json, highlight=False)
     warn = partial(console.print, markup=False, soft_wrap=True)
     title = f"{job.controller_name} on {len(training.fleet)} devices, {folder.path}"
-    with RunView(console, title, training.limits) as view:
+    task = training.engine.task
+    open_folder = partial(open_run, folder, job, fingerprint(task), task.leading_metric)
+    with RunView(console, title, training.limits, task.leading_metric) as view:
         outcome = Session(
             training,
             folder,
             on_round=[view.show],
             tracking=Tracking(job.trackers, job.tables, warn),
-            open_folder=partial(open_run, folder, job, fingerprint(training.engine.task)),
+            open_folder=open_folder,
             seconds_between_checkpoints=seconds_between_checkpoints,
         ).run()
     if outcome.stopped_by is None:

@@ -22,10 +22,9 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from dynamite_fl._random import client_stream
-from dynamite_fl.client.batches import BATCHES, DRIFT, VARIANCE, draw_batches
+from dynamite_fl.client.batches import BATCHES, DRIFT, MODEL, VARIANCE, draw_batches
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.local_steps import (
     AutogradSteps,
@@ -34,11 +33,14 @@ from dynamite_fl.client.local_steps import (
     take_local_steps,
 )
 from dynamite_fl.client.messages import ClientState, Order, Reply
+from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.probe import ProbeMemory, ProbeSettings, measure
 from dynamite_fl.client.sketch import sketch
 from dynamite_fl.errors import NoSampleYet
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import Buffer
+from dynamite_fl.task.keyed_random import keyed_random
+from dynamite_fl.task.samples import Samples
 
 _NO_ROWS: IntArray = np.zeros(0, dtype=np.int64)
 
@@ -109,8 +111,8 @@ def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[R
     """Take the local steps of all these rounds together, and return the clients' replies.
 
     Args:
-        rounds: The rounds of clients that share their model, ``inputs`` and ``targets``. Their
-            orders are the same except for client and batch size.
+        rounds: The rounds of clients that share their model and samples. Their orders are the same
+            except for client and batch size.
         steps: Computes the local steps of as many clients as there are rounds.
     """
     results = take_local_steps(
@@ -131,22 +133,22 @@ class Client:
 
     Attributes:
         model: The model that is trained.
-        inputs: The inputs, with one row for each sample. Several clients may share them.
-        targets: The targets, with one row for each sample.
+        samples: The samples that rows point into. Several clients may share them.
         indices: The rows of the client's own samples. It is used only if the client has all its
             samples from the start.
         seed: The seed of the training.
         settings: The settings of probes.
+        optimizer: What is done with gradients.
         incoming: The samples that arrive while the client trains; None if it has all its samples
             from the start.
     """
 
     model: FlatModel
-    inputs: Tensor
-    targets: Tensor
+    samples: Samples
     indices: IntArray
     seed: int
     settings: ProbeSettings = field(default_factory=ProbeSettings)
+    optimizer: Optimizer = field(default_factory=Optimizer)
     incoming: IncomingSamples | None = None
 
     def run_round(
@@ -159,12 +161,14 @@ class Client:
             state: The client's state after its last round.
             steps: Computes the local steps. Default: torch's autograd.
         """
-        started = begin_round(self, order, state)
-        return finish_rounds([started], steps or self.autograd_steps())[0]
+        randomness = client_stream(self.seed, order.client, order.round_index, MODEL)
+        with keyed_random(randomness, self.model.device):
+            started = begin_round(self, order, state)
+            return finish_rounds([started], steps or self.autograd_steps(state))[0]
 
-    def autograd_steps(self) -> AutogradSteps:
+    def autograd_steps(self, state: ClientState) -> AutogradSteps:
         """Return a ``StepComputer`` for this client, which works for any model."""
-        return AutogradSteps(self.model, self.inputs, self.targets)
+        return AutogradSteps(self.model, self.samples, self.optimizer, state)
 
     def rows(self, state: ClientState) -> IntArray:
         """Return the rows of the samples that batches are drawn from."""
@@ -210,14 +214,17 @@ class Client:
             gradient=None,
             gradient_variance=None,
             measured_samples=0,
-            state=ClientState(buffer=state.buffer),
+            state=replace(steps.kept_state(), buffer=state.buffer),
             path=results.path,
         )
         if results.memory is None:  # the controller does not use probes
             return reply
         if not order.probe:
             memory = _with_loss_of_last_probe(results.memory, state.memory)
-            return replace(reply, state=replace(state, memory=memory, memory_is_used_up=False))
+            variance = state.gradient_variance
+            return replace(
+                reply, state=replace(reply.state, memory=memory, gradient_variance=variance)
+            )
         return self._with_probe(reply, started, results, results.memory, steps)
 
     def _with_probe(
@@ -243,7 +250,8 @@ class Client:
         if earlier is not None and results.gradient is not None:
             gradient = results.gradient
             drift, drift_samples = self._drift(started, memory.first_loss)
-            figures = measure(earlier, order.weights, memory.first_loss, gradient, drift)
+            weights = order.weights[: self.model.trained]
+            figures = measure(earlier, weights, memory.first_loss, gradient, drift)
         # M_i is measured at first, and again when the loss has risen.
         rise = self._loss_rise(state, memory.first_loss) + (0.0 if math.isnan(drift) else drift)
         variance, variance_samples = state.gradient_variance, 0
@@ -258,7 +266,12 @@ class Client:
             gradient=sketch(gradient) if order.sketch and gradient is not None else gradient,
             gradient_variance=variance,
             measured_samples=drift_samples + variance_samples,
-            state=ClientState(memory, variance, state.buffer, is_used_up),
+            state=replace(
+                reply.state,
+                memory=memory,
+                gradient_variance=variance,
+                memory_is_used_up=is_used_up,
+            ),
         )
 
     def _drift(self, started: "StartedRound", loss: float) -> tuple[float, int]:
@@ -279,9 +292,10 @@ class Client:
         stream = client_stream(self.seed, order.client, order.round_index, DRIFT)
         size = min(self.settings.drift_samples, new.rows.size)
         rows = new.rows[draw_batches(stream, new.rows.size, [size])[0]]
+        self.model.load(order.weights, started.state.local_buffers)
+        self.model.train()  # as the loss of the samples before was computed
         with torch.no_grad():
-            inputs, targets = self.autograd_steps().samples(rows)
-            new_loss = float(self.model.loss(order.weights, inputs, targets))
+            new_loss = float(self.model.loss(self.samples.batch(rows)))
         return new.share * (new_loss - loss), size
 
     def _loss_rise(self, state: ClientState, loss: float) -> float:

@@ -6,25 +6,32 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 
-from dynamite_fl.client.flat_model import FlatModel
-from dynamite_fl.client.messages import Order
+from dynamite_fl._load import user_code
+from dynamite_fl.client.flat_model import FlatModel, zero_if_none
+from dynamite_fl.client.messages import ClientState, Order
+from dynamite_fl.client.optimizer import Optimizer, load_state, read_state
 from dynamite_fl.client.probe import ProbeMemory, gradient_variance
-from dynamite_fl.client.step_path import MEASURED_GRADIENTS, PathRecorder, StepPath
+from dynamite_fl.client.step_path import (
+    MEASURED_GRADIENTS,
+    PathRecorder,
+    StepPath,
+    steps_in_first_half,
+)
 from dynamite_fl.records import IntArray
+from dynamite_fl.task.samples import Samples
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """One local step of n clients.
+class Measured:
+    """What a step computed on the way.
 
     Attributes:
-        weights: The local models after the step, (n, d).
         losses: The loss of each client's batch before the step, (n,).
-        gradients: The gradient of that loss, (n, d).
+        gradients: The gradient of that loss, (n, trained).
     """
 
-    weights: Tensor
     losses: Tensor
     gradients: Tensor
 
@@ -35,62 +42,133 @@ class StepComputer(Protocol):
     This is the only part of a round that differs from executor to executor.
     """
 
-    def step(self, weights: Tensor, batches: Sequence[IntArray], learning_rate: float) -> Step:
-        """Compute one local step of each client.
+    @property
+    def trained(self) -> int:
+        """The number of trained weights."""
+        ...
+
+    def begin(self, order: Order, clients: int) -> None:
+        """Begin a round of so many clients at the order's global model."""
+        ...
+
+    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured | None:
+        """Take one local step of each client.
 
         Args:
-            weights: The local models before the step, (n, d); they stay as they are.
             batches: The rows of each client's batch, n arrays.
-            learning_rate: The learning rate.
+            measure: Whether to return losses and gradients. A step without them is faster.
         """
         ...
 
-    def step_weights(
-        self, weights: Tensor, batches: Sequence[IntArray], learning_rate: float
-    ) -> Tensor:
-        """Compute only the local models after a step, (n, d); ``weights`` may be overwritten."""
+    def weights(self) -> Tensor:
+        """Return the clients' models after the steps so far, a copy, (n, d)."""
+        ...
+
+    def gradient_sum(self) -> Tensor | None:
+        """Return the sum of all gradients so far, (n, trained).
+
+        It is None if it is the movement of the model divided by the learning rate, as with plain
+        SGD.
+        """
+        ...
+
+    def kept_state(self) -> ClientState:
+        """Return a state with what the client keeps of its optimiser and of its model's buffers."""
         ...
 
     def gradient_variance(self, weights: Tensor, rows: IntArray) -> float:
-        """Compute M_i at the weights (d,) from the samples in these rows."""
+        """Compute M_i at a model (d,) from the samples in these rows."""
         ...
 
 
-@dataclass(frozen=True, eq=False)
 class AutogradSteps:
     """Computes the steps of a single client (n = 1) with torch's autograd, for any model.
 
-    Attributes:
+    The client's model is the module itself, which an optimiser of torch changes in place.
+
+    Args:
         model: The model that is trained.
-        inputs: The inputs that the rows of a batch point into.
-        targets: The targets that the rows of a batch point into.
+        samples: The samples that the rows of a batch point into.
+        optimizer: What is done with gradients.
+        state: The client's state after its last round.
+
+    Attributes:
+        samples: The samples that the rows of a batch point into.
     """
 
-    model: FlatModel
-    inputs: Tensor
-    targets: Tensor
+    def __init__(
+        self,
+        model: FlatModel,
+        samples: Samples,
+        optimizer: Optimizer,
+        state: ClientState | None = None,
+    ) -> None:
+        self.model, self.samples = model, samples
+        self._settings, self._state = optimizer, state or ClientState()
+        self._sums: list[Tensor] | None = None
 
-    def step(self, weights: Tensor, batches: Sequence[IntArray], learning_rate: float) -> Step:
-        """Compute one local step; see ``StepComputer``."""
-        (batch,) = batches
-        loss, gradient = self.model.gradient(weights[0], *self.samples(batch))
-        gradients = gradient[None]
-        return Step(weights - learning_rate * gradients, loss[None], gradients)
+    @property
+    def trained(self) -> int:
+        """The number of trained weights; see ``StepComputer``."""
+        return self.model.trained
 
-    def step_weights(
-        self, weights: Tensor, batches: Sequence[IntArray], learning_rate: float
-    ) -> Tensor:
-        """Compute only the local model after a step; see ``StepComputer``."""
-        return self.step(weights, batches, learning_rate).weights
+    def begin(self, order: Order, clients: int) -> None:  # noqa: ARG002  there is one client
+        """Load the global model, and make a new optimiser; see ``StepComputer``."""
+        model = self.model
+        model.load(order.weights, self._state.local_buffers)
+        self._optimizer = self._settings.make(model.parameters, order.learning_rate)
+        if self._settings.keep_state and self._state.optimizer:
+            load_state(self._optimizer, self._state.optimizer)
+        self._start: list[Tensor] = []
+        if self._settings.proximal:
+            self._start = [parameter.detach().clone() for parameter in model.parameters]
+        sums_are_used = order.path and not self._settings.is_plain
+        self._sums = [torch.zeros_like(p) for p in model.parameters] if sums_are_used else None
+
+    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured | None:
+        """Take one local step; see ``StepComputer``."""
+        (rows,) = batches
+        with user_code("loading a batch of training samples"):
+            batch = self.samples.batch(rows)
+        loss = self.model.backward(batch)
+        measured = None
+        if measure:
+            measured = Measured(loss.cpu()[None], self.model.read_gradient()[None])
+        if self._sums is not None:
+            for total, parameter in zip(self._sums, self.model.parameters, strict=True):
+                total.add_(zero_if_none(parameter))
+        self._change_gradients()
+        self._optimizer.step()
+        return measured
+
+    def weights(self) -> Tensor:
+        """Return the local model; see ``StepComputer``."""
+        return self.model.read()[None]
+
+    def gradient_sum(self) -> Tensor | None:
+        """Return the sum of gradients; see ``StepComputer``."""
+        if self._sums is None:
+            return None
+        return torch.cat([total.reshape(-1) for total in self._sums]).cpu()[None]
+
+    def kept_state(self) -> ClientState:
+        """Return what the client keeps; see ``StepComputer``."""
+        entries = read_state(self._optimizer) if self._settings.keep_state else ()
+        return ClientState(optimizer=entries, local_buffers=self.model.read_local_buffers())
 
     def gradient_variance(self, weights: Tensor, rows: IntArray) -> float:
         """Compute M_i; see ``StepComputer``."""
-        return gradient_variance(self.model, weights, *self.samples(rows))
+        return gradient_variance(self.model, weights, self.samples, rows)
 
-    def samples(self, rows: IntArray) -> tuple[Tensor, Tensor]:
-        """Return the inputs and targets in these rows."""
-        places = torch.from_numpy(rows)
-        return self.inputs[places], self.targets[places]
+    def _change_gradients(self) -> None:
+        """Add FedProx's term to the gradients, and clip them."""
+        parameters, settings = self.model.parameters, self._settings
+        for start, parameter in zip(self._start, parameters, strict=bool(self._start)):
+            with torch.no_grad():
+                pull = (parameter - start).mul_(settings.proximal)
+                parameter.grad = pull if parameter.grad is None else parameter.grad.add_(pull)
+        if settings.clip_norm is not None:
+            clip_grad_norm_(parameters, settings.clip_norm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +178,8 @@ class StepResults:
     Attributes:
         weights: The local model after the last step, (d,).
         memory: What a later probe compares with; None if the order asks for no memory.
-        gradient: The gradient of the first batch at the global model, (d,); None if the order asks
-            for no memory.
+        gradient: The gradient of the first batch at the global model, (trained,); None if the
+            order asks for no memory.
         path: The path of the steps; None if the order does not ask for it.
     """
 
@@ -122,50 +200,47 @@ def take_local_steps(
         stored: For each client, the number of samples that its batches are drawn from.
         steps: Computes a step of all n clients.
     """
-    weights = order.weights.detach().repeat(len(batches), 1)  # (n, d)
-    path = PathRecorder(order.weights, order.local_steps)
-    first: Step | None = None
+    steps.begin(order, len(batches))
+    path = PathRecorder(order.weights, steps.trained)
+    first: Measured | None = None
     for index in range(order.local_steps):
+        is_last = index + 1 == order.local_steps
+        before = steps.weights() if order.remember and is_last else None
         step_batches = [client_batches[index] for client_batches in batches]
-        if _gradients_are_needed(order, index):
-            before, step = weights, steps.step(weights, step_batches, order.learning_rate)
-            weights, gradients = step.weights, step.gradients
-            first = first or step
-        else:
-            weights = steps.step_weights(weights, step_batches, order.learning_rate)
-            gradients = None
-        if order.path:
-            path.record(index, weights, gradients)
+        measured = steps.step(step_batches, measure=_is_measured(order, index))
+        first = first or measured
+        if measured is not None:
+            path.record_gradients(measured.gradients)
+        if order.path and index + 1 == steps_in_first_half(order.local_steps):
+            path.record_first_half(steps.weights(), steps.gradient_sum())
+    weights = steps.weights()
     last_batches = [client_batches[-1] for client_batches in batches]
-    paths = path.paths([batch.size for batch in last_batches], stored) if order.path else None
-    if not order.remember or first is None:
-        return [
-            StepResults(local_weights, None, None, paths[client] if paths else None)
-            for client, local_weights in enumerate(weights.unbind())
-        ]
-    # The order asks for a memory, so ``step`` is the last step and ``before`` the models before it.
-    last_losses, first_losses = step.losses.tolist(), first.losses.tolist()
+    paths: Sequence[StepPath | None] = [None] * len(batches)
+    if order.path:
+        paths = path.paths([batch.size for batch in last_batches], stored)
+    if before is None or first is None or measured is None:
+        results = zip(weights.unbind(), paths, strict=True)
+        return [StepResults(local, None, None, local_path) for local, local_path in results]
+    # The order asks for a memory, so ``measured`` is the last step and ``before`` what it began at.
+    last_losses, first_losses = measured.losses.tolist(), first.losses.tolist()
     return [
         StepResults(
             weights=weights[client],
             memory=ProbeMemory(
                 batch=batch,
-                weights=before[client],
+                weights=before[client, : steps.trained],
                 loss=last_losses[client],
-                gradient=step.gradients[client],
+                gradient=measured.gradients[client],
                 first_loss=first_losses[client],
             ),
             gradient=first.gradients[client],
-            path=paths[client] if paths else None,
+            path=paths[client],
         )
         for client, batch in enumerate(last_batches)
     ]
 
 
-def _gradients_are_needed(order: Order, index: int) -> bool:
-    """Return whether a probe or the path uses the losses and gradients of a step.
-
-    A step whose gradients are not used can be computed faster (``StepComputer.step_weights``).
-    """
+def _is_measured(order: Order, index: int) -> bool:
+    """Return whether a probe or the path uses the loss and the gradient of a step."""
     for_probe = order.remember and index in (0, order.local_steps - 1)
     return for_probe or (order.path and index < MEASURED_GRADIENTS)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from dynamite_fl.client.optimizer import StateEntry
 from dynamite_fl.client.probe import ProbeFigures, ProbeMemory
 from dynamite_fl.client.step_path import StepPath
 from dynamite_fl.stream.buffer import Buffer
@@ -47,12 +48,16 @@ class ClientState:
         gradient_variance: The last measured gradient variance, M_i.
         buffer: The stored samples; None if the client has all its samples from the start.
         memory_is_used_up: Whether the batch in ``memory`` was the first batch of two rounds.
+        optimizer: The state of the optimiser; empty if every round begins with a fresh one.
+        local_buffers: The model's buffers that the client keeps to itself; None if there are none.
     """
 
     memory: ProbeMemory | None = None
     gradient_variance: float | None = None
     buffer: Buffer | None = None
     memory_is_used_up: bool = False
+    optimizer: tuple[StateEntry, ...] = ()
+    local_buffers: Tensor | None = None
 
     def memory_for_probe(self, *, probe: bool, local_steps: int) -> ProbeMemory | None:
         """Return what a probe of this round compares with; its batch is the round's first batch.
@@ -74,8 +79,8 @@ class Reply:
         weights: The local model after the local steps, (d,).
         samples: The number of samples that the client has received so far, D_i^k.
         figures: The measurements of a probe; None without a probe.
-        gradient: The gradient of the first batch at the global model, (d,), or a sketch of it,
-            (m,); None without a probe.
+        gradient: The gradient of the first batch at the global model, (trained,), or a sketch of
+            it, (m,); None without a probe.
         gradient_variance: The gradient variance, M_i; None if it was never measured.
         measured_samples: The number of samples that were computed on to measure the gradient
             variance and the drift in this round.

@@ -1,9 +1,10 @@
 """Clients whose data are parts of one partition, made when they are needed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import Buffer
@@ -22,6 +23,7 @@ class PartitionedClients:
         settings: The settings of a probe.
         streams: When each client's samples arrive and which ones it stores; None if clients have
             all their samples from the start.
+        optimizer: What is done with gradients.
     """
 
     model: FlatModel
@@ -29,16 +31,17 @@ class PartitionedClients:
     seed: int
     settings: ProbeSettings
     streams: Streams | None
+    optimizer: Optimizer = field(default_factory=Optimizer)
 
     def make(self, client: int) -> Client:
         """Make the client at a place in the fleet."""
         return Client(
             model=self.model,
-            inputs=self.model.task.train_inputs,
-            targets=self.model.task.train_targets,
+            samples=self.model.task.train,
             indices=self.partition.indices(client),
             seed=self.seed,
             settings=self.settings,
+            optimizer=self.optimizer,
             incoming=None if self.streams is None else StreamedSamples(self.streams, client),
         )
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
 
+from dynamite_fl.client.batch_norm import depends_on_batch
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.records import IntArray
+from dynamite_fl.task.samples import Samples
 
 _SMALLEST_DISTANCE = 1e-10  # models closer than this show nothing about the loss between them
 
@@ -46,9 +47,9 @@ class ProbeMemory:
 
     Attributes:
         batch: The rows of the round's last batch.
-        weights: The local model before the last step, (d,).
+        weights: The trained weights of the local model before the last step, (trained,).
         loss: The loss of the last batch at that local model.
-        gradient: The gradient of the last batch at that local model, (d,).
+        gradient: The gradient of the last batch at that local model, (trained,).
         first_loss: The loss of the first batch at the global model, in the last round with a
             probe or in this one if there was none.
     """
@@ -83,9 +84,9 @@ def measure(
 
     Args:
         memory: The last round's results.
-        weights: The new global model, (d,).
+        weights: The trained weights of the new global model, (trained,).
         loss: The loss of the memory's batch at the new global model.
-        gradient: The gradient of the memory's batch at the new global model, (d,).
+        gradient: The gradient of the memory's batch at the new global model, (trained,).
         drift: The drift of this round.
     """
     distance = float(torch.linalg.vector_norm(memory.weights - weights))
@@ -102,16 +103,31 @@ def measure(
     )
 
 
-def gradient_variance(
-    model: FlatModel, weights: Tensor, inputs: Tensor, targets: Tensor, chunk: int = 16
-) -> float:
-    """Measure M_i, the trace of the covariance of the samples' gradients; 0 for one sample."""
-    if len(inputs) < 2:
+def gradient_variance(model: FlatModel, weights: Tensor, samples: Samples, rows: IntArray) -> float:
+    """Measure M_i, the trace of the covariance of the samples' gradients; 0 for one sample.
+
+    Gradients are computed of one sample after the other, which works for every model, and only
+    their sum and the sum of their squares are kept. The gradient of one sample is not defined where
+    outputs depend on the whole batch, as with batch normalisation. There, the gradients of pairs
+    are compared: their covariance is half as large.
+
+    Args:
+        model: The model.
+        weights: The weights at which it is measured, (d,).
+        samples: The samples that rows point into.
+        rows: The rows of the samples that it is measured on.
+    """
+    size = 2 if depends_on_batch(model.module) else 1
+    groups = rows.size // size
+    if groups < 2:
         return 0.0
-
-    def one_loss(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        return model.loss(flat, x[None], y[None])
-
-    per_sample = vmap(grad(one_loss), in_dims=(None, 0, 0), chunk_size=chunk)
-    gradients = per_sample(weights, inputs, targets)  # (m, d)
-    return float((gradients - gradients.mean(0)).square().sum() / (len(inputs) - 1))
+    model.load(weights)
+    total = torch.zeros(model.trained, dtype=torch.float64)
+    squares = 0.0
+    for group in range(groups):
+        model.backward(samples.batch(rows[group * size : (group + 1) * size]))
+        gradient = model.read_gradient().double()
+        total += gradient
+        squares += float(gradient.dot(gradient))
+    variance = (squares - float(total.dot(total)) / groups) / (groups - 1)
+    return max(variance * size, 0.0)

@@ -21,10 +21,13 @@ class StepPath:
             model minus the local model after them, (m,).
         gradient_variance: The gradient variance M_i, estimated from the gradients of the first
             batches; NaN if they do not suffice.
+        gradient_sum: A sketch of the sum of the gradients in the first half, (m,). None with plain
+            SGD, where it is ``first_half`` divided by the learning rate.
     """
 
     first_half: Tensor
     gradient_variance: float
+    gradient_sum: Tensor | None = None
 
 
 def steps_in_first_half(local_steps: int) -> int:
@@ -42,25 +45,28 @@ class PathRecorder:
 
     Args:
         weights: The global model, from which the steps begin, (d,).
-        local_steps: The number of steps that there will be.
+        trained: The number of trained weights, which come first in a model's vector.
     """
 
-    def __init__(self, weights: Tensor, local_steps: int) -> None:
-        self._start, self._steps = weights, local_steps
+    def __init__(self, weights: Tensor, trained: int) -> None:
+        self._start, self._trained = weights[:trained], trained
         self._gradients: list[Tensor] = []
 
-    def record(self, step: int, weights: Tensor, gradients: Tensor | None) -> None:
-        """Record a step.
+    def record_gradients(self, gradients: Tensor) -> None:
+        """Record the gradients (n, trained) of a step; the first three steps show the noise."""
+        if len(self._gradients) < MEASURED_GRADIENTS:
+            self._gradients.append(gradients)
+
+    def record_first_half(self, weights: Tensor, gradient_sums: Tensor | None) -> None:
+        """Record the first half of the steps.
 
         Args:
-            step: The number of the step, from 0.
             weights: The local models after it, (n, d).
-            gradients: Its gradients, (n, d); they are used for the first steps only.
+            gradient_sums: The sum of each client's gradients in it, (n, trained); None with plain
+                SGD.
         """
-        if gradients is not None and step < MEASURED_GRADIENTS:
-            self._gradients.append(gradients)
-        if step + 1 == steps_in_first_half(self._steps):
-            self._first_half = sketch(self._start - weights)
+        self._first_half = sketch(self._start - weights[:, : self._trained])
+        self._gradient_sums = None if gradient_sums is None else sketch(gradient_sums)
 
     def paths(self, batch_sizes: Sequence[int], stored: Sequence[int]) -> list[StepPath]:
         """Return the path of each client.
@@ -78,7 +84,10 @@ class PathRecorder:
             estimates = batch_gradient_variance(self._gradients).numpy() * sizes
             usable = (len(self._gradients) * sizes <= samples) & np.isfinite(estimates)
             variances = np.where(usable, estimates, math.nan)
-        return list(map(StepPath, self._first_half.unbind(), variances.tolist()))
+        sums: Sequence[Tensor | None] = [None] * sizes.size
+        if self._gradient_sums is not None:
+            sums = self._gradient_sums.unbind()
+        return list(map(StepPath, self._first_half.unbind(), variances.tolist(), sums))
 
 
 def batch_gradient_variance(gradients: Sequence[Tensor]) -> Tensor:

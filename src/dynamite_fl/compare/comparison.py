@@ -7,7 +7,7 @@ of local steps on the first seed, then the best settings on the other seeds.
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -62,7 +62,7 @@ class ComparisonRequest:
         buffers: The names of the buffers. Every controller is run with each of them. None for the
             job's own buffer.
         seeds: The number of seeds. The first one is the job's seed.
-        target: The accuracy to reach; None for FedAvg's mean.
+        target: The value of the leading metric to reach; None for FedAvg's mean.
         hindsight: Whether to search for the best fixed setting too.
         folder: The folder of the comparison, with a folder for each run.
         data_dir: The folder of the datasets; None for the default.
@@ -92,9 +92,8 @@ class Comparison:
 
     Attributes:
         request: What was compared.
-        contenders: The summary of each contender, the most accurate first; empty if no run
-            finished.
-        target: The accuracy to reach; None if no run finished.
+        contenders: The summary of each contender, the best first; empty if no run finished.
+        target: The value of the leading metric to reach; None if no run finished.
         hindsight: The best fixed setting; None if it was not searched for.
         failures: The reasons why runs failed, by the name of the run.
     """
@@ -109,19 +108,20 @@ class Comparison:
         """Return the comparison as values for JSON; they may contain NaN and infinity."""
         if self.target is None:
             return {"error": "no run finished", "failed": self.failures}
-        accuracy = self.target.accuracy
+        target = self.target.value
         values = {
             "job": self.request.job.tables,
             "seeds": self.request.seed_values,
-            "target": accuracy,
+            "metric": asdict(self.target.metric),
+            "target": target,
             "target_is_mean_of": self.target.mean_of,
             "best": self.contenders[0].contender,
-            "controllers": [summary_to_json(summary, accuracy) for summary in self.contenders],
+            "controllers": [summary_to_json(summary, target) for summary in self.contenders],
             "failed": self.failures,
         }
         if self.hindsight is not None:
             values["hindsight"] = {
-                "best": summary_to_json(self.hindsight.best, accuracy),
+                "best": summary_to_json(self.hindsight.best, target),
                 "gap": self.hindsight.gap,
                 "gap_deviation": self.hindsight.deviation,
                 "covered": self.hindsight.covered,
@@ -129,9 +129,9 @@ class Comparison:
                     {
                         "local_steps": setting.local_steps,
                         "batch_size": setting.batch_size,
-                        "accuracy": accuracy,
+                        "final": final,
                     }
-                    for setting, accuracy in self.hindsight.tried.items()
+                    for setting, final in self.hindsight.tried.items()
                 ],
             }
         return values
@@ -288,7 +288,7 @@ class _FixedSearch:
         return contenders
 
     def _ranked(self, runner: _Runner) -> list[FixedSetting]:
-        """Return the settings that were tried, the most accurate first."""
+        """Return the settings that were tried, the best first."""
         return list(rank_settings(runner.results_of(self.tried)))
 
 
@@ -302,8 +302,8 @@ def _summarize(
     if not results:
         return Comparison(request, (), None, None, runner.failures)
     target = choose_target(results, request.target)
-    summaries = summarize(results, target.accuracy)
+    summaries = summarize(results, target.value)
     hindsight = None
     if request.hindsight:
-        hindsight = look_back(runner.results_of(tried), summaries, target.accuracy)
+        hindsight = look_back(runner.results_of(tried), summaries, target.value)
     return Comparison(request, summaries, target, hindsight, runner.failures)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dynamite_fl._format import metric_label
 from dynamite_fl.compare.hindsight import FixedSetting
 from dynamite_fl.compare.summary import RunResult
 from dynamite_fl.control.registry import CONTROLLERS, make_controller
@@ -160,7 +161,9 @@ def result_of(run: Run) -> RunResult | str:
     history = read_history(folder.history)
     if not history:
         return "it ended before its first round"
-    if math.isnan(history.final_accuracy):
+    if not history.final_metrics:
         return "its model was never evaluated: lower training.evaluate_every"
+    if math.isnan(history.final):
+        return f"its {metric_label(history.leading_metric.name)} is not a number at the end"
     ended = folder.stopped_by() or "unknown"
     return RunResult(run.contender, run.seed, run.path, ended, history)

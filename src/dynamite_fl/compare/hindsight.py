@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl.compare.summary import FEDAVG, ContenderSummary, RunResult, summarize
 from dynamite_fl.control.baselines.fedavg import FedAvg
 from dynamite_fl.control.fitting import constant_plan, largest_batch
@@ -58,9 +59,9 @@ class Hindsight:
     """How fixed settings compare with FedAvg and the controllers.
 
     Attributes:
-        tried: Accuracy of every setting on the first seed, the best first.
-        best: The setting with the best mean accuracy over all seeds, or FedAvg if it is better.
-        gap: Difference in mean accuracy from FedAvg to the best; None if FedAvg did not finish.
+        tried: The leading metric of every setting on the first seed, the best first.
+        best: The setting with the best mean over all seeds, or FedAvg if it is better.
+        gap: How much better the mean of the best is than FedAvg's; None if FedAvg did not finish.
         deviation: Standard deviation of the gap over seeds; None for a single seed.
         covered: Share of the gap that each contender covers; None where the gap is too small to
             compute a share.
@@ -188,13 +189,10 @@ def _fits(fleet: Fleet, limits: Limits, setting: FixedSetting) -> bool:
 
 
 def rank_settings(results: Sequence[RunResult]) -> dict[FixedSetting, float]:
-    """Return the accuracies of settings, the best first; other results are ignored."""
-    best_first = sorted(results, key=lambda result: -result.history.final_accuracy)
-    pairs = [
-        (FixedSetting.from_name(result.contender), result.history.final_accuracy)
-        for result in best_first
-    ]
-    return {setting: accuracy for setting, accuracy in pairs if setting is not None}
+    """Return the leading metrics of settings, the best first; other results are ignored."""
+    histories = [(FixedSetting.from_name(result.contender), result.history) for result in results]
+    histories.sort(key=lambda pair: pair[1].leading_metric.sort_key(pair[1].final))
+    return {setting: history.final for setting, history in histories if setting is not None}
 
 
 def look_back(
@@ -205,7 +203,7 @@ def look_back(
     Args:
         fixed: Results of fixed settings: of all on the first seed, of the best on all seeds.
         contenders: Summaries of the contenders, FedAvg among them.
-        target: The accuracy to reach.
+        target: The value of the leading metric to reach.
     """
     by_name = {contender.results[0].contender: contender for contender in contenders}
     fedavg = by_name.get(FEDAVG)
@@ -216,27 +214,37 @@ def look_back(
     tried = rank_settings([result for result in fixed if result.seed == first_seed])
     seeds = max(len(candidate.results) for candidate in candidates)
     complete = [candidate for candidate in candidates if len(candidate.results) == seeds]
-    best = max(complete, key=lambda candidate: candidate.accuracy.mean)
+    metric = complete[0].leading_metric
+    best = min(complete, key=lambda candidate: metric.sort_key(candidate.final.mean))
     if fedavg is None:
         return Hindsight(
             tried, best, None, None, {contender.contender: None for contender in contenders}
         )
-    start, end = fedavg.accuracy_by_seed, best.accuracy_by_seed
-    gap, deviation = _gap(start, end, sorted(start.keys() & end.keys()))
+    start, end = fedavg.final_by_seed, best.final_by_seed
+    gap, deviation = _gap(start, end, sorted(start.keys() & end.keys()), metric)
     shares = {
-        contender.contender: share_covered(contender.accuracy_by_seed, start, end)
+        contender.contender: share_covered(contender.final_by_seed, start, end, metric)
         for contender in contenders
     }
     return Hindsight(tried, best, gap, deviation, shares)
 
 
 def share_covered(
-    own: Mapping[int, float], fedavg: Mapping[int, float], best: Mapping[int, float]
+    own: Mapping[int, float],
+    fedavg: Mapping[int, float],
+    best: Mapping[int, float],
+    metric: LeadingMetric = ACCURACY,
 ) -> float | None:
     """Compute the share of the way from FedAvg to the best setting that a contender covers.
 
-    Accuracies are given by seed. They are averaged over the seeds that all three have before they
-    are divided, because the gap of a single seed may be close to zero.
+    Gains are averaged over the seeds that all three have before they are divided, because the gap
+    of a single seed may be close to zero.
+
+    Args:
+        own: The contender's leading metric by seed.
+        fedavg: FedAvg's leading metric by seed.
+        best: The best setting's leading metric by seed.
+        metric: The leading metric.
 
     Returns:
         The share; None if there is no gap, or if it is below its own standard deviation over seeds.
@@ -246,17 +254,20 @@ def share_covered(
         0.75
     """
     seeds = sorted(own.keys() & fedavg.keys() & best.keys())
-    gap, deviation = _gap(fedavg, best, seeds)
+    gap, deviation = _gap(fedavg, best, seeds, metric)
     if gap is None or gap <= 0 or gap < (deviation or 0.0):
         return None
-    gained = statistics.fmean(own[seed] - fedavg[seed] for seed in seeds)
+    gained = statistics.fmean(metric.gain(fedavg[seed], own[seed]) for seed in seeds)
     return round(gained / gap, 6)
 
 
 def _gap(
-    fedavg: Mapping[int, float], best: Mapping[int, float], seeds: Sequence[int]
+    fedavg: Mapping[int, float],
+    best: Mapping[int, float],
+    seeds: Sequence[int],
+    metric: LeadingMetric,
 ) -> tuple[float | None, float | None]:
-    """Compute mean and standard deviation of the differences of the seeds."""
-    gaps = [best[seed] - fedavg[seed] for seed in seeds]
+    """Compute mean and standard deviation of the gains from FedAvg to the best, over seeds."""
+    gaps = [metric.gain(fedavg[seed], best[seed]) for seed in seeds]
     mean = statistics.fmean(gaps) if gaps else None
     return mean, statistics.stdev(gaps) if len(gaps) > 1 else None

@@ -19,6 +19,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol
 
+from dynamite_fl._format import metric_label, metric_value
 from dynamite_fl._traceback import user_traceback, with_bug_note
 from dynamite_fl.compare.contenders import Run
 from dynamite_fl.errors import DynamiteError
@@ -40,12 +41,19 @@ class Watcher(Protocol):
         """Take note that a process runs a training."""
         ...
 
-    def moved(self, name: str, share: float, accuracy: float | None) -> None:
-        """Take note of the share of its limits that a run has used."""
+    def moved(self, name: str, share: float, reached: str | None) -> None:
+        """Take note of the share of its limits that a run has used.
+
+        Args:
+            name: The run.
+            share: The share.
+            reached: The leading metric in words, such as ``accuracy 81.2%``; None if it is not
+                known yet.
+        """
         ...
 
-    def finished(self, name: str, accuracy: float | None) -> None:
-        """Take note that a run reached its end."""
+    def finished(self, name: str, reached: str | None) -> None:
+        """Take note that a run reached its end, with its leading metric in words."""
         ...
 
     def failed(self, name: str, reason: str) -> None:
@@ -64,7 +72,7 @@ class Watcher(Protocol):
 @dataclass(frozen=True)
 class _Moved:
     share: float
-    accuracy: float | None
+    reached: str | None
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class _Warned:
 
 @dataclass(frozen=True)
 class _Finished:
-    accuracy: float | None
+    reached: str | None
 
 
 @dataclass(frozen=True)
@@ -172,7 +180,7 @@ def _receive(worker: _Worker, failures: dict[str, str], watcher: Watcher) -> Non
         worker.process.join()
         message = _Failed(f"its process ended with code {worker.process.exitcode}")
     if isinstance(message, _Moved):
-        watcher.moved(name, message.share, message.accuracy)
+        watcher.moved(name, message.share, message.reached)
         return
     if isinstance(message, _Warned):
         watcher.warned(name, message.message)
@@ -182,7 +190,7 @@ def _receive(worker: _Worker, failures: dict[str, str], watcher: Watcher) -> Non
         failures[name] = message.reason
         watcher.failed(name, message.reason)
     elif isinstance(message, _Finished):
-        watcher.finished(name, message.accuracy)
+        watcher.finished(name, message.reached)
 
 
 def _end(workers: Sequence[_Worker]) -> None:
@@ -224,18 +232,18 @@ def _attempt(run: Run, data_dir: Path | None, pipe: Connection) -> _Finished | _
 
 def _train(run: Run, data_dir: Path | None, pipe: Connection) -> _Finished | _Stopped:
     """Run one training from where its folder is, until its end or until told to stop."""
-    folder, reporter = RunFolder(run.path), _Reporter(pipe, run.job.limits)
-    training = build_training(run.job, data_dir)
-    data = fingerprint(training.engine.task)
+    folder, training = RunFolder(run.path), build_training(run.job, data_dir)
+    task = training.engine.task
+    reporter = _Reporter(pipe, run.job.limits, task.leading_metric.name)
     outcome = Session(
         training,
         folder,
         on_round=[reporter.report],
         tracking=Tracking(run.job.trackers, run.job.tables, reporter.warn),
-        open_folder=partial(open_run, folder, run.job, data),
+        open_folder=partial(open_run, folder, run.job, fingerprint(task), task.leading_metric),
         should_stop=pipe.poll,
     ).run()
-    return _Stopped() if outcome.stopped_by is None else _Finished(reporter.accuracy)
+    return _Stopped() if outcome.stopped_by is None else _Finished(reporter.reached)
 
 
 @dataclass
@@ -244,19 +252,21 @@ class _Reporter:
 
     pipe: Connection
     limits: Limits
-    accuracy: float | None = None
+    metric_name: str
+    reached: str | None = None
     _reported: float = 0.0
 
     def report(self, record: RoundRecord) -> None:
-        """Send the share of the limits that is used, and the newest accuracy."""
-        if record.accuracy is not None:
-            self.accuracy = record.accuracy
+        """Send the share of the limits that is used, and the newest leading metric."""
+        name = self.metric_name
+        if record.is_evaluated:
+            self.reached = f"{metric_label(name)} {metric_value(name, record.value(name))}"
         if time.monotonic() - self._reported >= _SECONDS_BETWEEN_REPORTS:
             self._reported = time.monotonic()
             share = self.limits.share_used(
                 seconds=record.seconds, cost=record.cost, rounds=record.round
             )
-            self._send(_Moved(share, self.accuracy))
+            self._send(_Moved(share, self.reached))
 
     def warn(self, message: str) -> None:
         """Send a warning."""

@@ -6,16 +6,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dynamite_fl._format import metric_label, metric_value
+from dynamite_fl._leading_metric import LeadingMetric
 from dynamite_fl.training.history import History
 from dynamite_fl.training.round_record import RoundRecord
 
 FEDAVG = "fedavg"
 _SPREADS = (
-    "accuracy",
+    "final",
     "rounds",
     "seconds",
     "cost",
     "worst_class",
+    "worst_client",
     "stream_loss",
     "seconds_to_target",
     "cost_to_target",
@@ -31,7 +34,7 @@ class RunResult:
         seed: Seed of the run.
         folder: Folder of the run.
         ended: What ended the run: ``rounds``, ``deadline`` or ``budget``.
-        history: Rounds of the run, at least one of them evaluated.
+        history: Rounds of the run, with a leading metric that is a number at the end.
         group: Name of the comparison, if several are shown together; else empty.
     """
 
@@ -86,11 +89,13 @@ class ContenderSummary:
     Attributes:
         contender: Name of the contender, with its group.
         results: The finished runs, one for each seed.
-        accuracy: Accuracy at the end.
+        final: The leading metric at the end.
         rounds: Rounds that were played.
         seconds: Seconds that were spent.
         cost: Cost that was spent.
         worst_class: Accuracy of the worst class at the end; None without classes.
+        worst_client: The leading metric of the worst client at the end; None if clients have no
+            test data of their own.
         stream_loss: Loss on all data that arrived, at the end; None if data does not stream.
         reached: The first round that reached the target, of each run that did.
         seconds_to_target: Seconds until then; None if no run reached the target.
@@ -99,11 +104,12 @@ class ContenderSummary:
 
     contender: str
     results: tuple[RunResult, ...]
-    accuracy: Spread
+    final: Spread
     rounds: Spread
     seconds: Spread
     cost: Spread
     worst_class: Spread | None
+    worst_client: Spread | None
     stream_loss: Spread | None
     reached: tuple[RoundRecord, ...]
     seconds_to_target: Spread | None
@@ -115,27 +121,39 @@ class ContenderSummary:
         return len(self.reached) == len(self.results)
 
     @property
-    def accuracy_by_seed(self) -> dict[int, float]:
-        """Accuracy at the end of each seed's run."""
-        return {result.seed: result.history.final_accuracy for result in self.results}
+    def final_by_seed(self) -> dict[int, float]:
+        """The leading metric at the end of each seed's run."""
+        return {result.seed: result.history.final for result in self.results}
+
+    @property
+    def leading_metric(self) -> LeadingMetric:
+        """The metric that ``final`` is of."""
+        return self.results[0].history.leading_metric
 
 
 @dataclass(frozen=True)
 class Target:
-    """The accuracy that contenders should reach.
+    """The value of the leading metric that contenders should reach.
 
     Attributes:
-        accuracy: The accuracy.
-        mean_of: The contender whose mean accuracy this is; None if the user chose the target.
+        value: The value.
+        metric: The leading metric.
+        mean_of: The contender whose mean this is; None if the user chose the target.
     """
 
-    accuracy: float
+    value: float
+    metric: LeadingMetric
     mean_of: str | None
+
+    def __str__(self) -> str:
+        return metric_value(self.metric.name, self.value)
 
     @property
     def origin(self) -> str:
         """Where the target comes from, in words."""
-        return "as requested" if self.mean_of is None else f"the mean accuracy of {self.mean_of}"
+        if self.mean_of is None:
+            return "as requested"
+        return f"the mean {metric_label(self.metric.name)} of {self.mean_of}"
 
 
 def spread_of(values: Iterable[float]) -> Spread:
@@ -146,28 +164,29 @@ def spread_of(values: Iterable[float]) -> Spread:
 
 
 def choose_target(results: Sequence[RunResult], requested: float | None) -> Target:
-    """Return the requested target, else FedAvg's mean accuracy, else the first contender's.
+    """Return the requested target, else FedAvg's mean at the end, else the first contender's.
 
     Args:
         results: At least one result, in the order in which contenders were named.
-        requested: The accuracy that the user chose, if any.
+        requested: The value of the leading metric that the user chose, if any.
     """
+    metric = results[0].history.leading_metric
     if requested is not None:
-        return Target(requested, None)
+        return Target(requested, metric, None)
     fedavg = (result for result in results if result.contender.partition("+")[0] == FEDAVG)
     title = next(fedavg, results[0]).title
-    accuracies = [result.history.final_accuracy for result in results if result.title == title]
-    return Target(statistics.fmean(accuracies), title)
+    finals = [result.history.final for result in results if result.title == title]
+    return Target(statistics.fmean(finals), metric, title)
 
 
 def summarize(results: Sequence[RunResult], target: float) -> list[ContenderSummary]:
-    """Summarize each contender's results; the most accurate contender is the first."""
+    """Summarize each contender's results; the best contender is the first."""
     titles = dict.fromkeys(result.title for result in results)
     summaries = [
         _summarize_one([result for result in results if result.title == title], target)
         for title in titles
     ]
-    return sorted(summaries, key=lambda summary: -summary.accuracy.mean)
+    return sorted(summaries, key=lambda row: row.leading_metric.sort_key(row.final.mean))
 
 
 def _summarize_one(results: Sequence[RunResult], target: float) -> ContenderSummary:
@@ -175,14 +194,16 @@ def _summarize_one(results: Sequence[RunResult], target: float) -> ContenderSumm
     firsts = [history.first_reaching(target) for history in histories]
     reached = tuple(record for record in firsts if record is not None)
     worst = [history.worst_class for history in histories]
+    worst_clients = [history.worst_client for history in histories]
     return ContenderSummary(
         contender=results[0].title,
         results=tuple(results),
-        accuracy=spread_of(history.final_accuracy for history in histories),
+        final=spread_of(history.final for history in histories),
         rounds=spread_of(history[-1].round for history in histories),
         seconds=spread_of(history[-1].seconds for history in histories),
         cost=spread_of(history[-1].cost for history in histories),
-        worst_class=_spread_of_known(pair[1] if pair is not None else None for pair in worst),
+        worst_class=_spread_of_known(pair[1] for pair in worst if pair is not None),
+        worst_client=_spread_of_known(pair[1] for pair in worst_clients if pair is not None),
         stream_loss=_spread_of_known(history.last("stream_loss") for history in histories),
         reached=reached,
         seconds_to_target=_spread_of_known(record.seconds for record in reached),
@@ -214,12 +235,13 @@ def _result_to_json(result: RunResult, target: float) -> dict[str, Any]:
         "seed": result.seed,
         "folder": str(result.folder),
         "ended": result.ended,
-        "accuracy": result.history.final_accuracy,
+        "metrics": result.history.final_metrics,
         "rounds": last.round,
         "seconds": last.seconds,
         "cost": last.cost,
         "seconds_to_target": None if reached is None else reached.seconds,
         "cost_to_target": None if reached is None else reached.cost,
         "class_accuracy": result.history.last("class_accuracy"),
+        "client_metrics": result.history.last("client_metrics"),
         "stream_loss": result.history.last("stream_loss"),
     }

@@ -54,7 +54,6 @@ class Dynamite:
     with as many as fit.
 
     Attributes:
-        learning_rate: eta, the step size of local steps.
         first_batch: The batch size before the first probe, or less if it does not fit.
         most_quadratic_bound: The largest rho_i of a client; larger measurements are reduced to it.
             The default None stands for 1/eta, which is measured if the two models are one local
@@ -73,17 +72,15 @@ class Dynamite:
         >>> limits = Limits(
         ...     rounds=100, deadline=100, budget=300, cost_per_sample=0.01, cost_per_round=1
         ... )
-        >>> plan, _ = Dynamite(learning_rate=0.01).start(fleet, limits, np.array([0, 1]))
+        >>> plan, _ = Dynamite().start(fleet, limits, np.array([0, 1]))
         >>> plan.rounds, plan.local_steps, plan.batch_sizes
         (100, 1, array([45, 45]))
     """
 
-    learning_rate: float
     first_batch: int = FIRST_BATCH
     most_quadratic_bound: float | None = None
 
     def __post_init__(self) -> None:
-        check_number("learning_rate", self.learning_rate, positive=True)
         check_whole("first_batch", self.first_batch)
         if self.most_quadratic_bound is not None:
             check_number("most_quadratic_bound", self.most_quadratic_bound, positive=True)
@@ -112,10 +109,10 @@ class Dynamite:
         state: DynamiteState,
     ) -> tuple[Plan, DynamiteState]:
         """Plan the next round of least marginal bound."""
-        most = self.most_quadratic_bound or 1 / self.learning_rate
+        most = self.most_quadratic_bound or 1 / report.learning_rate
         state = replace(state, loss=update_loss(state.loss, report, most))
         fleet = with_measured_variance(fleet, state.loss).subset(cohort)
-        geometry = loss_geometry(known_means(state.loss), self.learning_rate)
+        geometry = loss_geometry(known_means(state.loss), report.learning_rate)
         steps = self._least_steps(remaining)
         if geometry is None:
             return _plan_before_probe(fleet, remaining, steps, self.first_batch), state

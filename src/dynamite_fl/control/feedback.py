@@ -39,11 +39,13 @@ class FeedbackState:
         gain: The gain of local steps.
         gradient_variance: M_i of every client, shape (n,). NaN if it was not measured yet.
         first_samples: The total number of samples of all clients before the first round.
+        learning_rate: eta, the step size of the last round's local steps.
     """
 
     gain: GainEstimate
     gradient_variance: FloatArray
     first_samples: float
+    learning_rate: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,8 @@ class Feedback:
 
     The rest of the training is planned as if all its rounds were alike. Then n rounds lower the
     loss by n times the gain of one round. The noise of their batches stays in the model and raises
-    the loss by eta/4 sum_i (D_i/D)^2 M_i/s_i (docs/control.md). While many rounds remain, the gain
+    the loss by eta/4 sum_i (D_i/D)^2 M_i/s_i (docs/control.md), where eta is the effective learning
+    rate of the optimiser. While many rounds remain, the gain
     matters more. Towards the end, the noise matters more, and batches grow.
 
     A round has at least four local steps, unless the limits allow fewer, and at most twice as many
@@ -62,7 +65,8 @@ class Feedback:
     an upper limit: fewer rounds are planned if they gain more, unless data streams in.
 
     Attributes:
-        learning_rate: eta, the step size of local steps.
+        learning_rate: eta, the step size of local steps before the first round. Later, plans are
+            made with the learning rate of the last round.
     """
 
     learning_rate: float
@@ -83,7 +87,7 @@ class Feedback:
         if state.gain.gain_weight == 0:
             return {}
         numbers = {
-            "gain": self.learning_rate * state.gain.first_gain,
+            "gain": state.learning_rate * state.gain.first_gain,
             "persistence": state.gain.persistence,
         }
         measured = state.gradient_variance[np.isfinite(state.gradient_variance)]
@@ -93,8 +97,8 @@ class Feedback:
 
     def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, FeedbackState]:
         """Plan the least number of local steps, because no gain is known yet."""
-        no_variance = np.full(len(fleet), np.nan)
-        state = FeedbackState(GainEstimate(), no_variance, float(fleet.samples.sum()))
+        no_variance, samples = np.full(len(fleet), np.nan), float(fleet.samples.sum())
+        state = FeedbackState(GainEstimate(), no_variance, samples, self.learning_rate)
         return self._plan(fleet, limits, cohort, state), state
 
     def adapt(
@@ -106,11 +110,12 @@ class Feedback:
         state: FeedbackState,
     ) -> tuple[Plan, FeedbackState]:
         """Learn from the last round, and return the best plan for all that remains."""
-        path = report.path
+        path, rate = report.path, report.learning_rate
+        state = replace(state, learning_rate=rate)
         if path is not None and _is_finite(path):
             state = replace(
                 state,
-                gain=update_gain(state.gain, path, report.local_steps, self.learning_rate),
+                gain=update_gain(state.gain, path, report.local_steps, rate),
                 gradient_variance=_update_variance(state.gradient_variance, report.clients, path),
             )
         return self._plan(fleet, remaining, cohort, state), state
@@ -135,10 +140,10 @@ class Feedback:
             rounds is None
         ):  # the limits do not give the rounds: as many as the smallest batches allow
             rounds = constant_plan(clients, limits, least, 1).rounds
-        best = self._best(clients, limits, rounds, state.gain)
+        best = self._best(clients, limits, rounds, state)
         while rounds > 1 and not keep_rounds:
             rounds = min(math.ceil(_FEWER_ROUNDS * rounds), rounds - 1)
-            plan = self._best(clients, limits, rounds, state.gain)
+            plan = self._best(clients, limits, rounds, state)
             if plan.bound >= best.bound:
                 break
             if plan.local_steps <= best.local_steps:
@@ -146,11 +151,12 @@ class Feedback:
             best = plan
         return best
 
-    def _best(self, fleet: Fleet, limits: Limits, rounds: int, gain: GainEstimate) -> Plan:
+    def _best(self, fleet: Fleet, limits: Limits, rounds: int, state: FeedbackState) -> Plan:
         """Return the plan for this number of rounds that lowers the loss most.
 
         Its ``bound`` is the expected change of the loss until the end of training.
         """
+        gain, rate = state.gain, state.learning_rate
         is_gain_known = gain.gain_weight > 0
         least = min(_LEAST_STEPS, limits.max_local_steps)
         most: float = least
@@ -167,8 +173,8 @@ class Feedback:
                 steps  # while no gain is known, there is only one number of steps to choose
             )
             if is_gain_known:
-                round_gain = self.learning_rate * expected_gain(gain, steps)
-            noise = self.learning_rate / 4 * np.asarray(gradient_noise)
+                round_gain = rate * expected_gain(gain, steps)
+            noise = rate * gain.rate_factor / 4 * np.asarray(gradient_noise)
             change = noise - np.asarray(rounds) * round_gain
             return np.where((steps < least) | (steps > most), np.inf, change)
 

@@ -5,6 +5,7 @@ No other file of this package looks into a history.
 
 import statistics
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -99,7 +100,7 @@ def measure(
 
 def column(history: History, key: str) -> list[tuple[int, Any]]:
     """Return the rounds, and a value of each; None where it was not measured."""
-    return [(record.round, getattr(record, key)) for record in history]
+    return [(record.round, record.value(key)) for record in history]
 
 
 def known(history: History, key: str) -> dict[int, Any]:
@@ -110,7 +111,7 @@ def known(history: History, key: str) -> dict[int, Any]:
 def first_rounds(histories: Mapping[int, History], count: int) -> dict[int, History]:
     """Return the first rounds of those histories that have so many."""
     return {
-        seed: History(tuple(record for record in history if record.round <= count))
+        seed: replace(history, records=tuple(r for r in history if r.round <= count))
         for seed, history in histories.items()
         if history[-1].round >= count
     }

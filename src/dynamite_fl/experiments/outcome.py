@@ -49,7 +49,7 @@ class Outcome:
 
     def target(self, panel: str) -> float | None:
         """Return FedAvg's mean accuracy at the end; None if FedAvg was not run."""
-        finals = [history.final_accuracy for history in self.of(panel, FEDAVG).values()]
+        finals = [history.final for history in self.of(panel, FEDAVG).values()]
         return statistics.fmean(finals) if finals else None
 
     def all_reach_target(self, panel: str, contender: str) -> bool:

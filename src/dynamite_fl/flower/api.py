@@ -10,16 +10,28 @@ from dynamite_fl._validate import check_name, check_whole
 from dynamite_fl.api import Result as Result
 from dynamite_fl.api import as_task, describe_job, result_of
 from dynamite_fl.client.client import Client
-from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.flat_model import Compute, FlatModel
 from dynamite_fl.client.local_data.incoming import incoming_client
+from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.flower.engine import FlowerEngine, Timeouts
-from dynamite_fl.flower.job_parts import refuse_pilot
+from dynamite_fl.flower.job_parts import refuse_lists, refuse_pilot
 from dynamite_fl.flower.messenger import Grid
-from dynamite_fl.job.build import build_controller, schedule_of
+from dynamite_fl.job.build import (
+    build_controller,
+    check_cohort,
+    check_test_data,
+    schedule_of,
+    warn_of_optimizer,
+)
 from dynamite_fl.job.runs import open_run
-from dynamite_fl.job.training import DEFAULT_CONTROLLER, Settings
+from dynamite_fl.job.training import (
+    DEFAULT_CONTROLLER,
+    DEFAULT_OPTIMIZER,
+    DEFAULT_SERVER,
+    Settings,
+)
 from dynamite_fl.records import Limits
 from dynamite_fl.stream.buffer import Storage
 from dynamite_fl.task.fingerprint import fingerprint
@@ -28,6 +40,7 @@ from dynamite_fl.task.trial import try_task
 from dynamite_fl.training.loop import Training
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.server_optimizer import ServerOptimizer
 from dynamite_fl.training.session import Session
 
 ProbeGradient = Literal["whole", "sketch"]
@@ -41,12 +54,18 @@ def train(
     *,
     clients: int,
     learning_rate: float,
+    server: ServerOptimizer | str = DEFAULT_SERVER,
+    schedule: str = "constant",
+    warmup: float = 0.0,
+    final_rate: float = 0.01,
     seed: int = 0,
     cohort: int | None = None,
     select_by: str = "uniform",
     evaluate_every: int = 1,
     probe_every: int = 1,
     probe_gradient: ProbeGradient = "whole",
+    optimizer: Optimizer | str = DEFAULT_OPTIMIZER,
+    device: str = "cpu",
     min_nodes: int = 1,
     max_samples_per_node: int = 10_000_000,
     timeouts: Timeouts | None = None,
@@ -64,7 +83,13 @@ def train(
         limits: The deadline, the budget and the rounds that training may use.
         controller: The controller that chooses local steps and batch sizes, or its name.
         clients: The largest number of nodes that take part.
-        learning_rate: The learning rate of the local steps.
+        learning_rate: The learning rate of the local steps, the largest one if it changes.
+        server: What the server makes of the average of a round, or its name.
+        schedule: How the learning rate changes as the limits are used up: ``constant``, ``linear``
+            or ``cosine``.
+        warmup: The share of the limits during which the learning rate rises to ``learning_rate``.
+        final_rate: The learning rate when the limits are used up, as a share of ``learning_rate``.
+            It has no effect if the schedule is ``constant``.
         seed: The seed of the first weights and of all random choices.
         cohort: The number of nodes in a round; None for all of them.
         select_by: How a cohort is drawn: ``uniform``, or ``data`` for chances in proportion to
@@ -73,6 +98,8 @@ def train(
         probe_every: The number of rounds from one measurement of the loss to the next.
         probe_gradient: What nodes send of a gradient when the loss is measured: the ``whole``
             gradient, or a ``sketch`` of at most 251 numbers.
+        optimizer: The optimiser of the nodes' local steps; ``local_client`` is given the same.
+        device: Where the server evaluates the model: ``cpu``, ``cuda``, ``mps`` or ``auto``.
         min_nodes: The number of connected nodes that a round needs.
         max_samples_per_node: The largest number of samples that a node may claim to hold. Models
             are averaged by samples, so a node that claims more is refused.
@@ -91,34 +118,52 @@ def train(
     """
     settings = Settings(
         learning_rate=learning_rate,
+        schedule=schedule,
+        warmup=warmup,
+        final_rate=final_rate,
         seed=seed,
         cohort=cohort,
         select_by=select_by,
         evaluate_every=evaluate_every,
         probe_every=probe_every,
         probe_gradient=probe_gradient,
+        device=device,
     )
+    optimizer = Optimizer(optimizer) if isinstance(optimizer, str) else optimizer
     task = as_task(task)
-    try_task(task)
+    try_task(task, needs_train_data=False)
     check_whole("clients", clients)
-    job = describe_job(task, limits, settings, controller, {"clients": clients})
+    check_test_data(task, clients)
+    check_cohort(cohort, clients)
+    job = describe_job(
+        task,
+        limits,
+        settings,
+        controller,
+        {"clients": clients},
+        optimizer=optimizer,
+        server=server,
+    )
     if isinstance(controller, str):
         controller = build_controller(job, refuse_pilot)
+    warn_of_optimizer(controller, optimizer)
     run_folder = None if folder is None else RunFolder(Path(folder))
     if run_folder is not None:
-        open_run(run_folder, job, fingerprint(task))
+        open_run(run_folder, job, fingerprint(task), task.leading_metric)
     engine = FlowerEngine(
         grid,
         task,
         clients,
-        learning_rate,
         seed,
         names_file=None if run_folder is None else run_folder.nodes,
         timeouts=timeouts or Timeouts(),
         min_nodes=min_nodes,
         max_samples_per_node=max_samples_per_node,
+        optimizer=optimizer,
+        compute=Compute(device),
     )
-    training = Training(engine, controller, limits, schedule_of(job), engine.enroll())
+    fleet, rate = engine.enroll(), settings.rate_schedule
+    training = Training(engine, controller, limits, schedule_of(job), fleet, rate, job.server)
     outcome = Session(
         training,
         run_folder,
@@ -135,6 +180,9 @@ def local_client(
     probe_gradient: ProbeGradient = "whole",
     incoming: Path | str | None = None,
     storage: Storage | None = None,
+    optimizer: Optimizer | str = DEFAULT_OPTIMIZER,
+    device: str = "cpu",
+    precision: str = "float32",
 ) -> Client:
     """Return the client of a device that loads its own data.
 
@@ -147,20 +195,34 @@ def local_client(
             ``inputs`` and ``targets``. The task's training data then only show their format.
         storage: The policy and size of the buffer for incoming samples. Default: a reservoir of
             10,000 samples.
+        optimizer: The optimiser of local steps, as in ``dynamite_fl.train``.
+        device: Where the model is computed: ``cpu``, ``cuda``, ``mps`` or ``auto``.
+        precision: ``float32``, or ``bfloat16`` to compute with mixed precision.
 
     Raises:
         InvalidInput: An argument cannot be used.
     """
+    optimizer = Optimizer(optimizer) if isinstance(optimizer, str) else optimizer
+    compute = Compute(device, precision)
     settings = ProbeSettings(only_sketches=_is_sketched(probe_gradient))
+    refuse_lists(task)
     if incoming is not None:
-        return incoming_client(task, incoming, seed=seed, storage=storage, settings=settings)
+        return incoming_client(
+            task,
+            incoming,
+            seed=seed,
+            storage=storage,
+            settings=settings,
+            optimizer=optimizer,
+            compute=compute,
+        )
     return Client(
-        model=FlatModel(task, seed),
-        inputs=task.train_inputs,
-        targets=task.train_targets,
-        indices=np.arange(len(task.train_targets)),
+        model=FlatModel(task, seed, compute),
+        samples=task.train,
+        indices=np.arange(len(task.train)),
         seed=seed,
         settings=settings,
+        optimizer=optimizer,
     )
 
 

@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
-from torch import Tensor
 
+from dynamite_fl._random import random_stream
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.local_data.store import SampleStore
-from dynamite_fl.client.local_steps import AutogradSteps, Step
-from dynamite_fl.client.probe import gradient_variance
+from dynamite_fl.client.local_steps import AutogradSteps, Measured
+from dynamite_fl.client.messages import ClientState
+from dynamite_fl.client.model_outline import outline_of
 from dynamite_fl.flower.messages import (
     Introduction,
     TrainOrder,
@@ -28,6 +30,7 @@ from dynamite_fl.flower.messages import (
 )
 from dynamite_fl.flower.node_state import StateFiles
 from dynamite_fl.records import IntArray
+from dynamite_fl.task.keyed_random import keyed_random
 
 _TRIAL_SAMPLES = 32
 
@@ -72,6 +75,7 @@ class _Device:
             samples=_samples(client),
             samples_per_second=self._samples_per_second,
             seconds=time.perf_counter() - began,
+            model=outline_of(client.model.module),
         )
         return Message(to_content(introduction), reply_to=message)
 
@@ -84,14 +88,14 @@ class _Device:
         check_order(order, client.model.first_weights, only_sketches=only_sketches)
         self._begin_training(client, training)
         state = files.before(training, order.round_index)
-        steps = _TimedSteps(client.autograd_steps(), _cpu_share(context))
+        steps = _TimedSteps(client, state, _cpu_share(context))
         began = time.perf_counter()
         reply = client.run_round(order, state, steps)
         seconds = time.perf_counter() - began
         self._save_samples(client, training, files)
         files.save(training, order.round_index, reply.state)
         work = Work(
-            computed=steps.samples,
+            computed=steps.computed,
             step_seconds=steps.seconds / order.local_steps,
             seconds=seconds,
         )
@@ -124,46 +128,37 @@ class _Device:
             self._saved_samples = store.seen
 
 
-class _TimedSteps:
-    """A ``StepComputer`` that measures the time from the first step's start to the last one's end.
+class _TimedSteps(AutogradSteps):
+    """Steps that measure the time from the first step's start to the last one's end.
 
     Args:
-        steps: Computes the steps.
+        client: The client that takes the steps.
+        state: Its state before the round.
         cpu_share: The share of the time in which it computes; it sleeps in the rest of the time.
 
     Attributes:
         seconds: The seconds from the first step's start to the last one's end.
-        samples: The number of samples in all batches.
+        computed: The number of samples in all batches.
     """
 
-    def __init__(self, steps: AutogradSteps, cpu_share: float) -> None:
-        self._steps = steps
+    def __init__(self, client: Client, state: ClientState, cpu_share: float) -> None:
+        super().__init__(client.model, client.samples, client.optimizer, state)
         self._cpu_share = cpu_share
         self._began: float | None = None
         self.seconds = 0.0
-        self.samples = 0
+        self.computed = 0
 
-    def step(self, weights: Tensor, batches: Sequence[IntArray], learning_rate: float) -> Step:
-        """Compute one local step; see ``StepComputer``."""
+    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured | None:
+        """Take one local step; see ``StepComputer``."""
         now = time.perf_counter()
         if self._began is None:
             self._began = now
-        step = self._steps.step(weights, batches, learning_rate)
+        measured = super().step(batches, measure=measure)
         if self._cpu_share < 1:
             time.sleep((time.perf_counter() - now) * (1 / self._cpu_share - 1))
         self.seconds = time.perf_counter() - self._began
-        self.samples += sum(batch.size for batch in batches)
-        return step
-
-    def step_weights(
-        self, weights: Tensor, batches: Sequence[IntArray], learning_rate: float
-    ) -> Tensor:
-        """Compute only the local model after a step; see ``StepComputer``."""
-        return self.step(weights, batches, learning_rate).weights
-
-    def gradient_variance(self, weights: Tensor, rows: IntArray) -> float:
-        """Compute M_i, which is not timed; see ``StepComputer``."""
-        return self._steps.gradient_variance(weights, rows)
+        self.computed += sum(batch.size for batch in batches)
+        return measured
 
 
 def _name(context: Context) -> str:
@@ -184,10 +179,11 @@ def _samples(client: Client) -> int:
 
 def _measure_speed(client: Client) -> float:
     """Measure the samples per second of a gradient, after a first one that does not count."""
-    inputs, targets = client.inputs[:_TRIAL_SAMPLES], client.targets[:_TRIAL_SAMPLES]
+    rows = client.indices if client.indices.size else np.arange(len(client.samples))
+    batch = client.samples.batch(rows[:_TRIAL_SAMPLES])
     weights = client.model.first_weights
-    gradient_variance(client.model, weights, inputs[:2], targets[:2])
-    client.model.gradient(weights, inputs, targets)
-    began = time.perf_counter()
-    client.model.gradient(weights, inputs, targets)
-    return len(inputs) / max(time.perf_counter() - began, 1e-9)
+    with keyed_random(random_stream(client.seed, "speed"), client.model.device):
+        client.model.gradient(weights, batch)
+        began = time.perf_counter()
+        client.model.gradient(weights, batch)
+    return min(rows.size, _TRIAL_SAMPLES) / max(time.perf_counter() - began, 1e-9)

@@ -10,11 +10,13 @@ import numpy as np
 from flwr.app import RecordDict
 from torch import Tensor
 
-from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.flat_model import Compute, FlatModel
 from dynamite_fl.client.messages import ClientState
+from dynamite_fl.client.model_outline import outline_of
+from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.control.estimate.speed import fill_with_median
-from dynamite_fl.errors import TooFewNodes
+from dynamite_fl.errors import InvalidInput, TooFewNodes, UserCodeError
 from dynamite_fl.flower.messages import (
     TRAIN,
     TrainOrder,
@@ -31,10 +33,11 @@ from dynamite_fl.flower.waiting import WaitStatus, wait_for_nodes, wait_status
 from dynamite_fl.flower.wire import Malformed
 from dynamite_fl.records import Fleet
 from dynamite_fl.task.task import Task
-from dynamite_fl.training.engine import Evaluation, RoundOrder, RoundOutcome
+from dynamite_fl.training.engine import Evaluation, ModelSize, RoundOrder, RoundOutcome
 from dynamite_fl.training.evaluate import evaluate
 
 _log = logging.getLogger(__name__)
+_MOST_FAILED_ROUNDS = 3  # in a row, in which the user's code fails on every node
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,6 @@ class FlowerEngine:
         grid: The Grid.
         task: Model, loss and test data. The training data is on the devices.
         clients: The number of devices that can take part.
-        learning_rate: The learning rate of the local steps.
         seed: The seed of the first weights.
         names_file: The file for the devices' names, which a resume needs; None to keep none.
         registered: The name that belongs to each node's key, by node id; empty without keys.
@@ -73,13 +75,14 @@ class FlowerEngine:
             are averaged by samples, so a node that claims more is refused.
         on_wait: Called while the engine waits for nodes, whenever one has come or gone.
         settings: How the devices measure gradient variance and drift.
+        optimizer: The optimiser of the devices.
+        compute: Where and how precisely the server evaluates the model.
         states: Always empty, because devices keep their own state.
     """
 
     grid: Grid
     task: Task
     clients: int
-    learning_rate: float
     seed: int = 0
     names_file: Path | None = None
     registered: Mapping[int, str] = field(default_factory=dict)
@@ -89,11 +92,20 @@ class FlowerEngine:
     max_samples_per_node: int = 10_000_000
     on_wait: Callable[[WaitStatus], None] | None = None
     settings: ProbeSettings = field(default_factory=ProbeSettings)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    compute: Compute = field(default_factory=Compute)
     states: dict[int, ClientState] = field(default_factory=dict, init=False)
     _last_round_ended: float | None = field(default=None, init=False, repr=False)
+    _failed_rounds: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.model = FlatModel(self.task, self.seed)
+        if self.compute.local_buffers:
+            raise InvalidInput(
+                'training.buffers = "local" is for simulations: on real machines the server could '
+                "not evaluate the model"
+            )
+        self.model = FlatModel(self.task, self.seed, self.compute)
+        self.size = ModelSize.of(self.model, self.optimizer)
         self._messenger = Messenger(self.grid)
         self.roster = Roster(
             self._messenger,
@@ -101,6 +113,7 @@ class FlowerEngine:
             self.names_file,
             self.max_samples_per_node,
             self.registered,
+            outline_of(self.model.module),
         )
         self._samples = np.full(self.clients, np.nan)
         self._batch_sizes: dict[int, int] = {}
@@ -134,9 +147,9 @@ class FlowerEngine:
         """Return the global model before training, (d,)."""
         return self.model.first_weights.clone()
 
-    def named_weights(self, weights: Tensor) -> dict[str, Tensor]:
-        """Return the weights by their names and in their shapes."""
-        return self.model.named(weights)
+    def state_dict(self, weights: Tensor) -> dict[str, Tensor]:
+        """Return the whole state of the model with these weights, by names."""
+        return self.model.state_dict(weights)
 
     def most_samples(self, order: RoundOrder) -> int:
         """Return the most samples that a round may compute on, measurements included."""
@@ -152,7 +165,7 @@ class FlowerEngine:
         """Do nothing: the engine has started neither the Grid nor the nodes."""
 
     def evaluate(self, weights: Tensor, round_index: int) -> Evaluation:  # noqa: ARG002
-        """Return accuracy and loss on the test data."""
+        """Evaluate a global model on the test data."""
         return evaluate(self.model, weights)
 
     def run_round(self, order: RoundOrder) -> RoundOutcome:
@@ -164,6 +177,7 @@ class FlowerEngine:
         Raises:
             TooFewNodes: Fewer nodes are connected than a round needs, and no others have connected
                 in time.
+            UserCodeError: The user's code has failed on every node, in several rounds in a row.
         """
         began = time.monotonic() if self._last_round_ended is None else self._last_round_ended
         ends = began + order.seconds_left
@@ -179,6 +193,7 @@ class FlowerEngine:
             if (answer := self._answer(order, client, responses.get(node_id))) is not None
         }
         self._last_round_ended = time.monotonic()
+        self._check_failures(order, [responses.get(node_id) for node_id in node_ids.values()])
         outcome = round_outcome(
             order,
             set(node_ids),
@@ -210,9 +225,11 @@ class FlowerEngine:
 
     def _too_few(self) -> TooFewNodes:
         status = wait_status(self.roster, self.min_nodes)
+        reason = self.roster.last_refusal
+        refused = f"The last one that was refused: {reason}. " if reason else ""
         return TooFewNodes(
             f"too few nodes have connected within {self.timeouts.join_seconds:g} s. {status}. "
-            "Start the missing nodes or look at their logs, then start the training again"
+            f"{refused}Start the missing nodes or look at their logs, then start the training again"
         )
 
     def _round_timeout(self, order: RoundOrder) -> float:
@@ -223,7 +240,7 @@ class FlowerEngine:
     def _order(self, order: RoundOrder, client: int) -> RecordDict:
         """Return the content of the message that orders a round from one client."""
         (position,) = np.flatnonzero(order.cohort == client)
-        client_order = order.for_client(int(position), self.learning_rate)
+        client_order = order.for_client(int(position))
         return to_content(TrainOrder(self.roster.training, client_order))
 
     def _answer(self, order: RoundOrder, client: int, response: Response | None) -> Answer | None:
@@ -242,10 +259,11 @@ class FlowerEngine:
                 received.reply,
                 work,
                 self.model.first_weights,
+                self.size.trained,
                 self.max_samples_per_node,
                 sketched=order.sketch,
             )
-            check_path(reply, asked=order.path)
+            check_path(reply, self.size.trained, asked=order.path)
         except Malformed as error:
             name = self.roster.names[client]
             _log.warning(
@@ -257,6 +275,19 @@ class FlowerEngine:
             return None
         self._samples[client] = reply.samples
         return Answer(reply, work, max(response.seconds - work.seconds, 0.0))
+
+    def _check_failures(self, order: RoundOrder, responses: list[Response | None]) -> None:
+        """End a training in which the user's code fails on every node, round after round."""
+        errors = [response.error or "" for response in responses if response is not None]
+        failures = [error for error in errors if UserCodeError.__name__ in error]
+        has_failed = bool(failures) and len(failures) == len(responses)
+        self._failed_rounds = self._failed_rounds + 1 if has_failed else 0
+        if self._failed_rounds == _MOST_FAILED_ROUNDS:
+            reason = failures[0].partition(f"{UserCodeError.__name__}: ")[2]
+            raise UserCodeError(
+                f"your code failed on every node in {_MOST_FAILED_ROUNDS} rounds in a row, in "
+                f"round {order.round_index} with: {reason}"
+            )
 
     def _note_batch_sizes(self, order: RoundOrder, answers: dict[int, Answer]) -> None:
         """Keep the batch sizes of a round, because the next probe begins with the same batches."""

@@ -11,18 +11,21 @@ from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.local_data.incoming import incoming_client
 from dynamite_fl.client.partitioned import PartitionedClients
 from dynamite_fl.client.probe import ProbeSettings
-from dynamite_fl.errors import JobError
+from dynamite_fl.errors import InvalidInput, JobError
 from dynamite_fl.flower.engine import FlowerEngine, Timeouts
 from dynamite_fl.flower.superlink import SuperLink
 from dynamite_fl.flower.waiting import WaitStatus
 from dynamite_fl.job.build import (
     build_controller,
+    build_optimizer,
     build_partition,
     build_stream,
     build_streams,
     build_task,
+    compute_of,
     number_of_devices,
     schedule_of,
+    warn_of_optimizer,
 )
 from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.task.task import Task
@@ -53,16 +56,26 @@ def build_client(
     if part is not None and incoming is not None:
         raise JobError("--part and --incoming exclude each other: use one of them")
     task, seed = build_task(job, data_dir), job.settings.seed
-    try_task(task)
+    try_task(task, needs_test_data=False, needs_train_data=incoming is None)
+    optimizer, compute = build_optimizer(job), compute_of(job)
     settings = ProbeSettings(only_sketches=job.settings.sends_sketches)
     if incoming is not None:
         stream = build_stream(job)
         storage = None if stream is None else stream.storage(seed)
-        return incoming_client(task, incoming, seed=seed, storage=storage, settings=settings)
-    model = FlatModel(task, seed)
+        return incoming_client(
+            task,
+            incoming,
+            seed=seed,
+            storage=storage,
+            settings=settings,
+            optimizer=optimizer,
+            compute=compute,
+        )
+    model = FlatModel(task, seed, compute)
     if part is None:
-        every_sample = np.arange(len(task.train_targets))
-        return Client(model, task.train_inputs, task.train_targets, every_sample, seed, settings)
+        refuse_lists(task)
+        every_sample = np.arange(len(task.train))
+        return Client(model, task.train, every_sample, seed, settings, optimizer)
     devices = number_of_devices(job)
     if part >= devices:
         raise JobError(
@@ -70,7 +83,20 @@ def build_client(
         )
     partition = build_partition(job, task, devices)
     streams = build_streams(job, task, partition)
-    return PartitionedClients(model, partition, seed, settings, streams).make(part)
+    return PartitionedClients(model, partition, seed, settings, streams, optimizer).make(part)
+
+
+def refuse_lists(task: Task) -> None:
+    """Refuse training data of several clients on one device.
+
+    Raises:
+        InvalidInput: The training data is a list with one dataset for each client.
+    """
+    if task.has_own_data:
+        raise InvalidInput(
+            "Task.train_data is a list with one dataset for each client, but this is one device: "
+            "give its own dataset"
+        )
 
 
 def build_training(
@@ -100,21 +126,24 @@ def build_training(
         TooFewNodes: Fewer than ``min_nodes`` nodes have connected in time.
         JobError: The job's controller needs a pilot run, which real machines do not do.
     """
-    controller = build_controller(job, refuse_pilot)
+    controller, settings = build_controller(job, refuse_pilot), job.settings
+    warn_of_optimizer(controller, build_optimizer(job))
     engine = FlowerEngine(
         grid=link.grid,
         task=task,
         clients=number_of_devices(job),
-        learning_rate=job.settings.learning_rate,
-        seed=job.settings.seed,
+        seed=settings.seed,
         names_file=folder.nodes,
         registered=link.registered,
         timeouts=timeouts,
         min_nodes=min_nodes,
         expected_nodes=expected_nodes,
         on_wait=on_wait,
+        optimizer=build_optimizer(job),
+        compute=compute_of(job),
     )
-    return Training(engine, controller, job.limits, schedule_of(job), engine.enroll())
+    schedule, rate, fleet = schedule_of(job), settings.rate_schedule, engine.enroll()
+    return Training(engine, controller, job.limits, schedule, fleet, rate, job.server)
 
 
 def refuse_pilot(_: int) -> dict[str, Any]:

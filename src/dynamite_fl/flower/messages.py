@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dynamite_fl._validate import check_number, check_whole
 from dynamite_fl.client.messages import ClientState, Order, Reply
+from dynamite_fl.client.model_outline import ModelOutline, difference
 from dynamite_fl.client.sketch import sketch
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.flower.wire import Malformed, pack, unpack
@@ -27,6 +28,7 @@ TRAIN, INTRODUCE = "train", "query"  # Flower's types for the two messages that 
 _MAX_STEPS = 1_000_000
 _MAX_SAMPLES = 1_000_000_000
 _MAX_NAME_LENGTH = 200
+_NO_OUTLINE = ModelOutline()
 
 Record = TypeVar("Record")
 
@@ -40,12 +42,14 @@ class Introduction:
         samples: The number of samples that it holds.
         samples_per_second: Its speed in a short trial, as a first guess.
         seconds: Seconds that the device took to find this out.
+        model: The outline of the model that it trains.
     """
 
     name: str
     samples: int
     samples_per_second: float
     seconds: float
+    model: ModelOutline = _NO_OUTLINE
 
 
 @dataclass(frozen=True)
@@ -155,11 +159,18 @@ def check_order(order: Order, like: Tensor, *, only_sketches: bool) -> None:
 
 
 @_invalid_as_malformed()
-def check_introduction(introduction: Introduction, max_samples: int) -> None:
-    """Refuse an introduction that cannot be true.
+def check_introduction(
+    introduction: Introduction, max_samples: int, model: ModelOutline | None = None
+) -> None:
+    """Refuse an introduction that cannot be true, and a device that trains another model.
+
+    Args:
+        introduction: The introduction.
+        max_samples: The largest number of samples that a device may claim to hold.
+        model: The outline of the server's model; None to accept any.
 
     Raises:
-        Malformed: A value is out of range; the text says which.
+        Malformed: A value is out of range, or the model is another; the text says which.
     """
     name = introduction.name
     if not 0 < len(name) <= _MAX_NAME_LENGTH or not name.isprintable():
@@ -167,11 +178,21 @@ def check_introduction(introduction: Introduction, max_samples: int) -> None:
     check_whole("samples", introduction.samples, least=1, most=max_samples)
     check_number("samples_per_second", introduction.samples_per_second)
     check_number("seconds", introduction.seconds)
+    if model is not None and (different := difference(model, introduction.model)) is not None:
+        raise Malformed(
+            f"{name} trains another model: {different}; give all machines the same job and modules"
+        )
 
 
 @_invalid_as_malformed()
 def checked_reply(
-    reply: Reply, work: Work, like: Tensor, max_samples: int, *, sketched: bool = False
+    reply: Reply,
+    work: Work,
+    like: Tensor,
+    trained: int,
+    max_samples: int,
+    *,
+    sketched: bool = False,
 ) -> Reply:
     """Return a reply without the measurements that cannot be used.
 
@@ -182,6 +203,7 @@ def checked_reply(
         reply: The reply.
         work: What its sender computed.
         like: A model of the right shape, (d,).
+        trained: The number of trained weights, which come first in it.
         max_samples: The largest number of samples that a device may claim to hold.
         sketched: Whether sketches of gradients were asked for in place of gradients.
 
@@ -198,16 +220,22 @@ def checked_reply(
         if type(value) is int:
             check_whole(field.name, value, least=0, most=_MAX_SAMPLES)
     if reply.gradient is not None:
-        _shape("gradient", reply.gradient, sketch(like) if sketched else like)
+        gradient = like[:trained]
+        _shape("gradient", reply.gradient, sketch(gradient) if sketched else gradient)
     if not (_are_measurements_valid(reply) and torch.isfinite(reply.weights).all()):
         return replace(reply, figures=None, gradient=None, gradient_variance=None)
     return reply
 
 
-def check_path(reply: Reply, asked: bool) -> None:
+def check_path(reply: Reply, trained: int, *, asked: bool) -> None:
     """Refuse a reply whose path is missing, was not asked for, or cannot be used.
 
     The path of a reply whose weights are not finite is not checked, as the loop refuses both.
+
+    Args:
+        reply: The reply.
+        trained: The number of trained weights of the model.
+        asked: Whether a path was asked for.
 
     Raises:
         Malformed: The path is not as it must be; the text says why.
@@ -216,19 +244,25 @@ def check_path(reply: Reply, asked: bool) -> None:
         raise Malformed("its path is missing" if asked else "it has a path that was not asked for")
     if reply.path is None or not torch.isfinite(reply.weights).all():
         return
-    _shape("the sketch of the path", reply.path.first_half, sketch(reply.weights))
+    like = sketch(reply.weights[:trained])
     variance = reply.path.gradient_variance
-    if not torch.isfinite(reply.path.first_half).all() or variance < 0 or math.isinf(variance):
+    sketches = [reply.path.first_half]
+    if reply.path.gradient_sum is not None:
+        sketches.append(reply.path.gradient_sum)
+    for part in sketches:
+        _shape("the sketch of the path", part, like)
+    is_finite = all(bool(torch.isfinite(part).all()) for part in sketches)
+    if not is_finite or variance < 0 or math.isinf(variance):
         raise Malformed("its path is not finite, or its gradient variance is negative")
 
 
 def _are_measurements_valid(reply: Reply) -> bool:
-    """Tell whether no figure of a probe is infinite, and none but the drift is negative."""
+    """Tell whether no figure of a probe is infinite, and none is negative that cannot be."""
     figures = {} if reply.figures is None else vars(reply.figures)
     variance = reply.gradient_variance
     return (
         not any(math.isinf(figure) for figure in figures.values())
-        and not any(figure < 0 for name, figure in figures.items() if name != "drift")
+        and not any(f < 0 for name, f in figures.items() if name not in ("drift", "loss"))
         and (variance is None or 0 <= variance < math.inf)
         and (reply.gradient is None or bool(torch.isfinite(reply.gradient).all()))
     )

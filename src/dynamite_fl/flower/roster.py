@@ -16,6 +16,7 @@ from pathlib import Path
 from flwr.app import RecordDict
 
 from dynamite_fl._atomic import write_atomically
+from dynamite_fl.client.model_outline import ModelOutline
 from dynamite_fl.flower.messages import (
     INTRODUCE,
     Introduction,
@@ -55,9 +56,11 @@ class Roster:
         path: The file for the devices' names; None to keep none.
         max_samples: The largest number of samples that a device may claim to hold.
         registered: The name that belongs to each node's key, by node id; empty without keys.
+        model: The outline of the model, which devices must have too; None to accept any.
         training: A random word that identifies the training to the devices.
         names: The devices' names, by client index.
         connected: The connected devices, by client index.
+        last_refusal: Why the last node was refused; empty if none was.
     """
 
     messenger: Messenger
@@ -65,9 +68,11 @@ class Roster:
     path: Path | None = None
     max_samples: int = 10_000_000
     registered: Mapping[int, str] = field(default_factory=dict)
+    model: ModelOutline | None = None
     training: str = field(default_factory=lambda: secrets.token_hex(8))
     names: list[str] = field(default_factory=list)
     connected: dict[int, ConnectedNode] = field(default_factory=dict)
+    last_refusal: str = ""
     _is_order_fixed: bool = False
     _introductions_due: dict[str, tuple[int, float]] = field(default_factory=dict)
     _refused_until: dict[int, float] = field(default_factory=dict)
@@ -150,7 +155,7 @@ class Roster:
             if response.error is not None:
                 raise Malformed(response.error)
             introduction = from_content(response.message.content, Introduction)
-            check_introduction(introduction, self.max_samples)
+            check_introduction(introduction, self.max_samples, self.model)
             name = introduction.name
             if self.registered.get(node_id, name) != name:
                 raise Malformed(
@@ -183,6 +188,7 @@ class Roster:
 
     def _refuse(self, node_id: int, reason: str) -> None:
         _log.warning("Node %d is refused: %s.", node_id, reason)
+        self.last_refusal = reason
         self._refused_until[node_id] = time.monotonic() + _RETRY_SECONDS
 
     def _save(self) -> None:

@@ -76,7 +76,9 @@ def _sent_bytes(orders: int, replies: Sequence[Reply], weights: Tensor) -> int:
     """Count the bytes of models sent out, and of models, gradients and sketches received."""
     numbers = (orders + len(replies)) * weights.numel()
     numbers += sum(reply.gradient.numel() for reply in replies if reply.gradient is not None)
-    numbers += sum(reply.path.first_half.numel() for reply in replies if reply.path is not None)
+    for path in (reply.path for reply in replies if reply.path is not None):
+        numbers += path.first_half.numel()
+        numbers += 0 if path.gradient_sum is None else path.gradient_sum.numel()
     return numbers * weights.element_size()
 
 
@@ -88,6 +90,7 @@ def _report(
         round_index=order.round_index,
         clients=order.cohort,
         local_steps=order.plan.local_steps,
+        learning_rate=order.learning_rate,
         batch_sizes=order.plan.batch_sizes,
         present=np.array([answer is not None for answer in answers]),
         samples=samples,

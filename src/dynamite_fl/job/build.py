@@ -5,25 +5,33 @@ each: on real devices, a node needs only the task and its data, and the server o
 controller.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from dynamite_fl._load import load_object
 from dynamite_fl._validate import check_keys
+from dynamite_fl.client.flat_model import Compute
+from dynamite_fl.client.optimizer import MADE_IN_PYTHON, Optimizer
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.control.registry import make_controller
 from dynamite_fl.errors import JobError, RunFolderError
 from dynamite_fl.job.devices import build_devices, count_devices
-from dynamite_fl.job.training import TrainingJob
-from dynamite_fl.partitions import PartitionRecipe, partition_from_table
+from dynamite_fl.job.training import DEFAULT_PARTITION, TrainingJob
+from dynamite_fl.partitions import PartitionRecipe, by_owner, partition_from_table
+from dynamite_fl.records import OptimizerWarning
 from dynamite_fl.simulation.engine import SimulatedEngine
 from dynamite_fl.stream.stream import Stream
 from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.registry import load_task, make_task
+from dynamite_fl.task.samples import JoinedSamples, Samples
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.trial import try_task
 from dynamite_fl.training.cohort import Selection
@@ -43,11 +51,13 @@ class Given:
         task: The task; None to make it from the table ``task``.
         partition: The partition; None to make it from the table ``partition``.
         controller: The controller; None to make it from the table ``controller``.
+        optimizer: The optimiser of local steps; None to make it from the table ``optimizer``.
     """
 
     task: Task | None = None
     partition: PartitionRecipe | None = None
     controller: Controller[Any] | None = None
+    optimizer: Optimizer | None = None
 
 
 def build_training(
@@ -66,36 +76,54 @@ def build_training(
     given = given or Given()
     settings, limits = job.settings, job.limits
     devices = build_devices(job.tables["devices"], settings.seed)
-    if settings.cohort is not None and settings.cohort > len(devices):
-        raise JobError(
-            f"training.cohort is {settings.cohort}, but there are {len(devices)} devices: use fewer"
-        )
+    check_cohort(settings.cohort, len(devices))
     task = given.task or build_task(job, data_dir)
     try_task(task)
+    check_test_data(task, len(devices))
     recipe = given.partition or partition_from_table(job.tables["partition"])
     partition = split_data(task, recipe, len(devices), settings.seed)
     engine = SimulatedEngine(
         task,
         partition,
         devices,
-        settings.learning_rate,
         settings.seed,
         ProbeSettings(only_sketches=settings.sends_sketches),
+        given.optimizer or build_optimizer(job),
+        compute_of(job),
         streams=build_streams(job, task, partition),
         workers=settings.workers,
     )
     controller = given.controller or build_controller(
         job, partial(pilot, engine, limits, settings.learning_rate)
     )
-    return Training(engine, controller, limits, schedule_of(job), engine.enroll())
+    warn_of_optimizer(controller, engine.optimizer)
+    schedule, rate, fleet = schedule_of(job), settings.rate_schedule, engine.enroll()
+    return Training(engine, controller, limits, schedule, fleet, rate, job.server)
+
+
+def warn_of_optimizer(controller: Controller[Any], optimizer: Optimizer) -> None:
+    """Warn if a controller plans by a theory that does not hold for the optimiser.
+
+    Controllers that measure the loss estimate the constants of the paper's bound, which is proven
+    for steps of plain SGD: the learning rate times the gradient.
+    """
+    if controller.measures == "loss" and not optimizer.is_plain:
+        warnings.warn(
+            f"{type(controller).__name__} plans by a bound that holds for plain SGD only. With "
+            "another optimizer, clipping or a proximal term it takes the learning rate for that of "
+            "SGD, so its local steps and batch sizes are no longer the best of the bound: "
+            "dynamite-feedback measures what steps gain, whatever the optimizer does",
+            OptimizerWarning,
+            stacklevel=2,
+        )
 
 
 def build_task(job: TrainingJob, data_dir: Path | None = None) -> Task:
     """Make the job's task, from the names of a model and a dataset or by the user's function."""
     table, settings = job.tables["task"], job.settings
     if "use" in table:
-        check_keys("task", table, ["use"])
-        return load_task(table["use"], job.folders)
+        arguments = {key: value for key, value in table.items() if key != "use"}
+        return load_task(table["use"], job.folders, arguments)
     if "made_in_python" in table:
         raise RunFolderError(
             f"the task {table['made_in_python']!r} was made in Python: go on with "
@@ -104,6 +132,25 @@ def build_task(job: TrainingJob, data_dir: Path | None = None) -> Task:
     check_keys("task", table, ["model", "dataset"], ["model", "dataset"])
     clients = number_of_devices(job)
     return make_task(table["model"], table["dataset"], data_dir, settings.seed, clients=clients)
+
+
+def build_optimizer(job: TrainingJob) -> Optimizer:
+    """Make the optimiser of local steps: one of torch's by name, or by the user's function."""
+    table = dict(job.tables["optimizer"])
+    name = table["name"]
+    if name.startswith(MADE_IN_PYTHON):
+        raise RunFolderError(
+            "the optimizer was made in Python: go on with dynamite_fl.resume(folder, optimizer=...)"
+        )
+    if ":" in name:
+        table["name"] = load_object(name, "optimizer", job.folders)
+    return Optimizer.from_table(table)
+
+
+def compute_of(job: TrainingJob) -> Compute:
+    """Return where and how precisely the job's model is computed."""
+    settings = job.settings
+    return Compute(settings.device, settings.precision, settings.buffers == "local")
 
 
 def number_of_devices(job: TrainingJob) -> int:
@@ -118,8 +165,47 @@ def build_partition(job: TrainingJob, task: Task, clients: int) -> Partition:
 
 
 def split_data(task: Task, recipe: PartitionRecipe, clients: int, seed: int) -> Partition:
-    """Split the task's data among clients."""
-    return recipe.split(task.train_targets.numpy(), clients, seed, owners=task.train_clients)
+    """Split the task's data among clients.
+
+    Labels are read only if the recipe uses them, because that may mean to load all samples. Data
+    that is a list with one dataset for each client is split already.
+    """
+    if task.has_own_data:
+        if recipe not in (partition_from_table(DEFAULT_PARTITION), by_owner()):
+            raise JobError(
+                "the training data is a list with one dataset for each client: leave the partition "
+                "out"
+            )
+        _check_one_each(task.train, clients)
+        recipe = by_owner()
+    labels = task.train_labels() if recipe.uses_labels else np.zeros(len(task.train), np.int64)
+    return recipe.split(labels, clients, seed, owners=task.owners)
+
+
+def check_cohort(cohort: int | None, devices: int) -> None:
+    """Refuse a cohort that is larger than the fleet."""
+    if cohort is not None and cohort > devices:
+        raise JobError(f"training.cohort is {cohort}, but there are {devices} devices: use fewer")
+
+
+def check_test_data(task: Task, clients: int) -> None:
+    """Refuse test data of another number of clients, whose metrics would get wrong names."""
+    if task.has_test_data and isinstance(task.test, JoinedSamples):
+        parts = len(task.test.parts)
+        if parts != clients:
+            raise JobError(
+                f"Task.test_data is a list of {parts}, but there are {clients} devices: give one "
+                "entry for each device, or test data that is not a list"
+            )
+
+
+def _check_one_each(samples: Samples, clients: int) -> None:
+    """Refuse a list of datasets that has not one for each client."""
+    if isinstance(samples, JoinedSamples) and len(samples.parts) != clients:
+        raise JobError(
+            f"the training data is a list of {len(samples.parts)} datasets, but there are "
+            f"{clients} devices: give one dataset for each device"
+        )
 
 
 def build_stream(job: TrainingJob) -> Stream | None:
@@ -137,7 +223,7 @@ def build_streams(job: TrainingJob, task: Task, partition: Partition) -> Streams
         return None
     return stream.build(
         pool=partition.indices,
-        labels=task.train_targets.numpy(),
+        labels=task.train_labels() if stream.uses_labels else np.zeros(0, np.int64),
         rounds=job.limits.rounds,
         seed=job.settings.seed,
     )

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl.errors import JobError, RunFolderError
 from dynamite_fl.job.read import differences, to_toml
 from dynamite_fl.job.training import TrainingJob, load_training_job
@@ -15,23 +16,30 @@ _WITHOUT_EFFECT = ("workers", "track")
 _MOST_SHOWN = 5  # the largest number of differences that a message lists
 
 
-def open_run(folder: RunFolder, job: TrainingJob, data: Mapping[str, str]) -> None:
+def open_run(
+    folder: RunFolder,
+    job: TrainingJob,
+    data: Mapping[str, str],
+    leading_metric: LeadingMetric = ACCURACY,
+) -> None:
     """Begin a run in a folder, or check that the run in the folder is the same.
 
     Args:
         folder: The run's folder.
         job: The job to run.
         data: The digests of the task's data and model, as ``fingerprint`` returns them.
+        leading_metric: The metric by which the run is judged.
 
     Raises:
         RunFolderError: The folder holds another run; the message says what differs.
     """
     if not folder.has_rounds:  # a run that trained nothing may be begun anew with another job
         module_folders = tuple(str(path) for path in job.folders)
-        folder.begin(to_toml(job.tables), Identity(data, module_folders))
+        folder.begin(to_toml(job.tables), Identity(data, module_folders, leading_metric))
         return
     check_same_job(folder, job)
     folder.check_same_data(data)
+    folder.check_same_metric(leading_metric)
 
 
 def check_same_job(folder: RunFolder, job: TrainingJob) -> None:

@@ -1,7 +1,8 @@
 """A training job: what to train on which devices within which limits, from TOML.
 
-The tables are ``task``, ``limits``, ``devices``, ``partition``, ``stream``, ``controller`` and
-``training``. This module reads and checks them; ``build.py`` makes what they describe.
+The tables are ``task``, ``limits``, ``devices``, ``partition``, ``stream``, ``controller``,
+``optimizer``, ``server`` and ``training``. This module reads and checks them; ``build.py`` makes
+what they describe.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,17 +10,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dynamite_fl._validate import check_name, check_number, check_whole
+from dynamite_fl._validate import check_name, check_whole
 from dynamite_fl.errors import InvalidInput, JobError
 from dynamite_fl.job.devices import resolve_devices
 from dynamite_fl.job.read import Tables, check_tables, read_tables, table_record
 from dynamite_fl.records import Limits
 from dynamite_fl.tracking.track import TRACKERS
+from dynamite_fl.training.rate_schedule import RateSchedule
+from dynamite_fl.training.server_optimizer import ServerOptimizer, make_server, server_table
 
 NEEDED_TABLES = ("task", "limits", "training")
-OPTIONAL_TABLES = ("devices", "partition", "stream", "controller")
+OPTIONAL_TABLES = ("devices", "partition", "stream", "controller", "optimizer", "server")
 DEFAULT_CONTROLLER = "dynamite-feedback"
+DEFAULT_SERVER = "average"
 DEFAULT_DEVICES = "vm20"
+DEFAULT_OPTIMIZER = "SGD"
 DEFAULT_PARTITION = {"kind": "wang", "case": 1}  # the same kind of data for every client
 
 
@@ -28,7 +33,11 @@ class Settings:
     """The table ``training``.
 
     Attributes:
-        learning_rate: The step size eta of local steps.
+        learning_rate: The step size eta of local steps, the largest one if it changes.
+        schedule: How the learning rate changes: ``constant``, ``linear`` or ``cosine``.
+        warmup: The share of the limits during which the learning rate rises. Default: none.
+        final_rate: The learning rate at the end, as a share of ``learning_rate``. It has no effect
+            if the schedule is ``constant``.
         seed: The seed of everything that is drawn at random.
         cohort: The number of clients in a round. Default: all.
         select_by: How a cohort is drawn: ``uniform``, or ``data`` for chances in proportion to
@@ -40,9 +49,17 @@ class Settings:
         free_probes: Whether measurements are free of charge, as in the paper's experiments.
         workers: The number of processes that compute for the clients. Results do not depend on it.
         track: The trackers that are told of each round: ``tensorboard``, ``mlflow``.
+        device: Where models are computed: ``cpu``, ``cuda``, ``mps``, or ``auto`` for the best
+            that a machine has.
+        precision: ``float32``, or ``bfloat16`` to compute with mixed precision.
+        buffers: What happens to a model's buffers, such as the statistics of batch normalisation:
+            ``average`` them as weights are, or leave them ``local`` on each device.
     """
 
     learning_rate: float
+    schedule: str = "constant"
+    warmup: float = 0.0
+    final_rate: float = 0.01
     seed: int = 0
     cohort: int | None = None
     select_by: str = "uniform"
@@ -52,9 +69,12 @@ class Settings:
     free_probes: bool = False
     workers: int = 1
     track: Sequence[str] = ()
+    device: str = "cpu"
+    precision: str = "float32"
+    buffers: str = "average"
 
     def __post_init__(self) -> None:
-        check_number("training.learning_rate", self.learning_rate, positive=True)
+        _ = self.rate_schedule  # it checks its own settings
         check_whole("training.seed", self.seed, least=0, most=2**53)
         if self.cohort is not None:
             check_whole("training.cohort", self.cohort)
@@ -62,12 +82,20 @@ class Settings:
             check_whole(f"training.{name}", getattr(self, name))
         check_name("training.select_by", self.select_by, ("uniform", "data"))
         check_name("training.probe_gradient", self.probe_gradient, ("whole", "sketch"))
+        check_name("training.device", self.device, ("cpu", "cuda", "mps", "auto"))
+        check_name("training.buffers", self.buffers, ("average", "local"))
+        check_name("training.precision", self.precision, ("float32", "bfloat16"))
         if not isinstance(self.free_probes, bool):
             raise InvalidInput(f"training.free_probes is {self.free_probes!r}: use true or false")
         if isinstance(self.track, str) or not isinstance(self.track, Sequence):
             raise InvalidInput("training.track must be a list of trackers")
         for name in self.track:
             check_name("tracker", name, TRACKERS)
+
+    @property
+    def rate_schedule(self) -> RateSchedule:
+        """The learning rate of each round."""
+        return RateSchedule(self.learning_rate, self.schedule, self.warmup, self.final_rate)
 
     @property
     def sends_sketches(self) -> bool:
@@ -106,6 +134,11 @@ class TrainingJob:
     def controller_name(self) -> str:
         """The controller's name, or its ``module:Class``."""
         return str(self.tables["controller"]["name"])
+
+    @property
+    def server(self) -> ServerOptimizer:
+        """The server optimiser."""
+        return make_server(**self.tables["server"])
 
     def with_tables(self, **tables: Any) -> "TrainingJob":
         """Return the job with some tables replaced."""
@@ -149,7 +182,9 @@ def resolve_tables(tables: Tables, folder: Path) -> Tables:
         "partition": _table("partition", entry("partition", DEFAULT_PARTITION)),
         "devices": resolve_devices(entry("devices", DEFAULT_DEVICES), folder, settings.seed),
         "limits": _without_none(asdict(limits)),
-        "controller": _controller(entry("controller", DEFAULT_CONTROLLER)),
+        "controller": _named("controller", entry("controller", DEFAULT_CONTROLLER)),
+        "optimizer": _named("optimizer", entry("optimizer", DEFAULT_OPTIMIZER)),
+        "server": _server(entry("server", DEFAULT_SERVER)),
         "training": _without_none({**asdict(settings), "track": list(settings.track)}),
     }
     if tables.get("stream") is not None:
@@ -173,9 +208,18 @@ def _task(entry: object) -> Tables:
     return {"use": entry} if isinstance(entry, str) else _table("task", entry)
 
 
-def _controller(entry: object) -> Tables:
-    """Read the entry ``controller``: a table with a name, or just the name."""
-    table = {"name": entry} if isinstance(entry, str) else _table("controller", entry)
+def _named(name: str, entry: object) -> Tables:
+    """Read an entry such as ``controller``: a table with a name, or just the name."""
+    table = {"name": entry} if isinstance(entry, str) else _table(name, entry)
     if not isinstance(table.get("name"), str):
-        raise JobError('controller needs a name: controller = "fedavg", or [controller] name = ...')
+        example = {"controller": "fedavg", "optimizer": "AdamW", "server": "fedadam"}[name]
+        raise JobError(f'{name} needs a name: {name} = "{example}", or [{name}] name = ...')
     return table
+
+
+def _server(entry: object) -> Tables:
+    """Read the entry ``server``: a table with a name, or just the name. Add all its settings."""
+    try:
+        return server_table(make_server(**_named("server", entry)))
+    except InvalidInput as error:
+        raise JobError(str(error)) from None

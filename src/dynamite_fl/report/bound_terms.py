@@ -16,6 +16,10 @@ def bound_terms(history: History, learning_rate: float) -> dict[str, list[float 
     which are those of the line before. The rest of the bound is the gradient noise. The result is
     empty for a history without such estimates, which other controllers write.
 
+    Args:
+        history: The rounds of a training.
+        learning_rate: The learning rate of rounds that do not have their own.
+
     Example:
         >>> from dataclasses import replace
         >>> from dynamite_fl.training.round_record import RoundRecord
@@ -29,11 +33,13 @@ def bound_terms(history: History, learning_rate: float) -> dict[str, list[float 
     """
     terms: dict[str, list[float | None]] = {GAP: [], NOISE: [], BIAS: []}
     estimates: Mapping[str, float] = {}  # those of the round before
+    rate = learning_rate  # likewise
     for record in history:
-        values = _terms(record.local_steps, record.bound, estimates, learning_rate)
+        values = _terms(record.local_steps, record.bound, estimates, rate)
         for column, value in zip(terms.values(), values, strict=True):
             column.append(value)
         estimates = {name: value for name, value in record.estimates.items() if value is not None}
+        rate = record.learning_rate or learning_rate
     known = any(value is not None for value in terms[GAP])
     return terms if known else {}
 

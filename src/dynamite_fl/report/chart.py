@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from dynamite_fl._format import is_share
+
 Numbers = Sequence[float | None]
 Trace = dict[str, Any]
 
@@ -111,3 +113,8 @@ def thinned(points: Sequence[Any], most: int = _MOST_POINTS) -> list[Any]:
 
 
 PERCENT: Mapping[str, Any] = {"tickformat": ".0%"}
+
+
+def metric_axis(metric_name: str) -> Mapping[str, Any]:
+    """Return how the axis of a metric is labelled."""
+    return PERCENT if is_share(metric_name) else {}

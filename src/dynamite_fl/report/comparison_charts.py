@@ -6,10 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dynamite_fl._format import number, percent
+from dynamite_fl._format import (
+    is_share,
+    metric_label,
+    metric_title,
+    metric_value,
+    number,
+    percent,
+)
 from dynamite_fl.compare.hindsight import Hindsight
 from dynamite_fl.compare.summary import ContenderSummary, Target
-from dynamite_fl.report.chart import PERCENT, Chart, band, color, label, line
+from dynamite_fl.report.chart import PERCENT, Chart, band, color, label, line, metric_axis
 from dynamite_fl.report.contents import ReportedComparison, ReportedRun
 from dynamite_fl.report.run_charts import AXES, TICKS
 
@@ -19,7 +26,7 @@ Groups = Mapping[str, Sequence[ReportedRun]]
 
 
 def groups_of(comparison: ReportedComparison) -> dict[str, list[ReportedRun]]:
-    """Return runs by contender, the most accurate first, without those for hindsight."""
+    """Return runs by contender, the best first, without those for hindsight."""
     fixed = set() if comparison.hindsight is None else _fixed(comparison)
     names = [contender.contender for contender in comparison.contenders]
     names += [run.title for run in comparison.runs if run.title not in fixed]
@@ -35,7 +42,7 @@ def _fixed(comparison: ReportedComparison) -> set[str]:
 
 
 def curves(groups: Groups, field: str, title: str, layout: Mapping[str, Any]) -> list[Chart]:
-    """Return charts of a field by round, seconds and cost, with bands over seeds."""
+    """Return charts of a field or metric by round, seconds and cost, with bands over seeds."""
     charts = []
     for axis in AXES:
         traces = []
@@ -64,9 +71,9 @@ def _curve(
 
 def _points(run: ReportedRun, axis: str, field: str) -> list[tuple[float, float]]:
     return [
-        (getattr(record, axis), getattr(record, field))
+        (getattr(record, axis), value)
         for record in run.history
-        if getattr(record, field) is not None
+        if (value := record.value(field)) is not None
     ]
 
 
@@ -89,15 +96,15 @@ def _interpolate(points: Sequence[tuple[float, float]], x: float) -> float:
 def end_charts(
     rows: Sequence[ContenderSummary], target: Target, hindsight: Hindsight | None
 ) -> list[Chart]:
-    """Return charts of the accuracy at the end, and of seconds and cost to the target."""
+    """Return charts of the leading metric at the end, and of seconds and cost to the target."""
     shown = list(rows)
     if hindsight is not None and hindsight.best not in shown:
         shown.append(hindsight.best)
     height = _height(len(shown))
-    charts = [_final_chart(shown, len(rows), height)]
+    charts = [_final_chart(shown, len(rows), target.metric.name, height)]
     for key in ("seconds", "cost"):
         bars = [_bar_to_target(row, key) for row in rows]
-        title = f"{key.capitalize()} to {percent(target.accuracy)}"
+        title = f"{key.capitalize()} to {target}"
         charts.append(_bar_chart(title, key, rows, bars, {"rangemode": "tozero"}, height))
     return charts
 
@@ -106,16 +113,19 @@ def _height(bars: int) -> int:
     return 90 + 42 * bars
 
 
-def _final_chart(rows: Sequence[ContenderSummary], contenders: int, height: int) -> Chart:
+def _final_chart(
+    rows: Sequence[ContenderSummary], contenders: int, metric: str, height: int
+) -> Chart:
     """Return a chart with a dot for each seed; the best setting in hindsight is grey."""
     traces = []
     for place, row in enumerate(rows):
-        seeds = [result.history.final_accuracy for result in row.results]
+        seeds = [result.history.final for result in row.results]
         shade = color(place) if place < contenders else "--soft"
-        traces.append(_dots(seeds, place, shade))
-    layout = {"xaxis": {**PERCENT, "showgrid": True}, "yaxis": _names(rows), "hovermode": "closest"}
-    title = "Final accuracy of each seed"
-    return Chart(title, traces, "accuracy", layout, height=height)
+        traces.append(_dots(seeds, place, shade, ".2%" if is_share(metric) else ".4g"))
+    axis = {**metric_axis(metric), "showgrid": True}
+    layout = {"xaxis": axis, "yaxis": _names(rows), "hovermode": "closest"}
+    name = metric_label(metric)
+    return Chart(f"Final {name} of each seed", traces, label(name), layout, height=height)
 
 
 def _names(rows: Sequence[ContenderSummary]) -> dict[str, Any]:
@@ -129,14 +139,14 @@ def _names(rows: Sequence[ContenderSummary]) -> dict[str, Any]:
     }
 
 
-def _dots(values: Sequence[float], place: int, shade: str) -> dict[str, Any]:
+def _dots(values: Sequence[float], place: int, shade: str, form: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
         "x": list(values),
         "y": [place] * len(values),
         "marker": {"color": shade, "size": 11, "opacity": 0.75},
-        "hovertemplate": "%{x:.2%}<extra></extra>",
+        "hovertemplate": f"%{{x:{form}}}<extra></extra>",
     }
 
 
@@ -220,6 +230,7 @@ def _bar_chart(
 
 
 def _settings_chart(hindsight: Hindsight, height: int) -> Chart:
+    metric = hindsight.best.leading_metric
     trace = {
         "type": "scatter",
         "mode": "markers",
@@ -229,12 +240,13 @@ def _settings_chart(hindsight: Hindsight, height: int) -> Chart:
             "size": 16,
             "color": list(hindsight.tried.values()),
             "colorscale": "sequential",
-            "colorbar": {"tickformat": ".0%"},
+            "reversescale": not metric.higher_is_better,  # the best have one colour
+            "colorbar": dict(metric_axis(metric.name)),
             "line": {"color": "--soft", "width": 1},
         },
         "text": [
-            f"{setting.local_steps} x {setting.batch_size}: {percent(accuracy)}"
-            for setting, accuracy in hindsight.tried.items()
+            f"{setting.local_steps} x {setting.batch_size}: {metric_value(metric.name, value)}"
+            for setting, value in hindsight.tried.items()
         ],
         "hovertemplate": "%{text}<extra></extra>",
     }
@@ -248,5 +260,5 @@ def _settings_chart(hindsight: Hindsight, height: int) -> Chart:
         },
         "hovermode": "closest",
     }
-    title = "Accuracy of fixed settings on the first seed"
+    title = f"{metric_title(metric.name)} of fixed settings on the first seed"
     return Chart(title, [trace], "local steps", layout, height=height)

@@ -3,10 +3,19 @@
 from collections.abc import Sequence
 from html import escape
 
-from dynamite_fl._format import number_spread, percent, percent_spread, points
+from dynamite_fl._format import (
+    metric_difference,
+    metric_label,
+    metric_spread,
+    metric_title,
+    metric_value,
+    number_spread,
+    percent,
+)
+from dynamite_fl._leading_metric import LeadingMetric
 from dynamite_fl.compare.hindsight import Hindsight
 from dynamite_fl.compare.summary import ContenderSummary, Spread, title_of
-from dynamite_fl.report.chart import PERCENT, color
+from dynamite_fl.report.chart import color, metric_axis
 from dynamite_fl.report.comparison_charts import (
     curves,
     end_charts,
@@ -36,13 +45,14 @@ def comparison_page(title: str, comparison: ReportedComparison, notes: Sequence[
         "Lines are means over seeds, as far as all seeds go. Bands are from the least to the most.",
     )
     page.legend(legend)
-    page.charts(curves(groups, "accuracy", "Accuracy", {"yaxis": PERCENT}))
+    metric = comparison.leading_metric.name
+    page.charts(curves(groups, metric, metric_title(metric), {"yaxis": metric_axis(metric)}))
     if comparison.contenders and comparison.target is not None:
         target = comparison.target
         page.section(
             "Results and target",
-            f"The target is {percent(target.accuracy)}, {target.origin}. Bars are means over the "
-            'seeds that reached it; dots are single seeds. "1 of 3" counts the seeds that did.',
+            f"The target is {target}, {target.origin}. Bars are means over the seeds that reached "
+            'it; dots are single seeds. "1 of 3" counts the seeds that did.',
         )
         page.charts(end_charts(comparison.contenders, comparison.target, comparison.hindsight))
     if comparison.hindsight is not None:
@@ -53,7 +63,7 @@ def comparison_page(title: str, comparison: ReportedComparison, notes: Sequence[
     steps = curves(groups, "local_steps", "Local steps", zero)
     sizes = curves(groups, "batch_mean", "Mean batch size", zero)
     page.charts([steps[0], sizes[0]])
-    _add_runs(page, runs)
+    _add_runs(page, runs, comparison.leading_metric)
     repeat = comparison.repeat
     page.section(
         "Repeat it", f"Save the job of {repeat.run} below as job.toml, then run this command."
@@ -67,20 +77,21 @@ def _cards(comparison: ReportedComparison) -> list[Card]:
     rows, cards = comparison.contenders, []
     if rows:
         best = rows[0]
-        cards.append(Card("most accurate", best.contender, _percent(best.accuracy)))
+        metric = best.leading_metric
+        name = metric_label(metric.name)
+        cards.append(Card(f"best {name}", best.contender, _metric(best)))
         if len(rows) > 1:
-            ahead = best.accuracy.mean - rows[1].accuracy.mean
-            cards.append(
-                Card("lead", f"{points(ahead)} points", f"of accuracy over {rows[1].contender}")
-            )
+            lead = metric.gain(rows[1].final.mean, best.final.mean)
+            ahead = metric_difference(metric.name, lead)
+            cards.append(Card("lead", ahead, f"of {name} over {rows[1].contender}"))
     if comparison.target is not None:
         target = comparison.target
         reached = sum(row.always_reached for row in rows)
         detail = f"reached on all seeds by {reached} of {len(rows)}"
-        cards.append(Card("target", percent(target.accuracy), detail))
+        cards.append(Card("target", str(target), detail))
     if comparison.hindsight is not None:
         best_fixed = comparison.hindsight.best
-        cards.append(Card("best in hindsight", best_fixed.contender, _percent(best_fixed.accuracy)))
+        cards.append(Card("best in hindsight", best_fixed.contender, _metric(best_fixed)))
         share = comparison.hindsight.covered.get(rows[0].contender) if rows else None
         if share is not None:
             cards.append(Card("of the way to it", percent(share, 0), rows[0].contender))
@@ -94,7 +105,8 @@ def _add_table(page: Page, comparison: ReportedComparison) -> None:
     way = "" if hindsight is None else "<th>of the way</th>"
     rows = [_table_row(row, place, hindsight) for place, row in enumerate(comparison.contenders)]
     page.add(
-        '<div class="sheet"><table><thead><tr><th>contender</th><th>accuracy</th>'
+        '<div class="sheet"><table><thead><tr><th>contender</th>'
+        f"<th>{_heading(comparison.leading_metric)}</th>"
         '<th class="minor">seeds</th><th class="minor">rounds</th><th>seconds</th><th>cost</th>'
         f"{way}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
@@ -105,7 +117,7 @@ def _table_row(row: ContenderSummary, place: int, hindsight: Hindsight | None) -
     cells = [
         f'<td class="name"><i class="dot" style="background:var({color(place)})"></i>'
         f"{escape(row.contender)}</td>",
-        f"<td{best}>{_cell(_percent(row.accuracy))}</td>",
+        f"<td{best}>{_cell(_metric(row))}</td>",
         f'<td class="minor">{len(row.results)}</td>',
         f'<td class="minor">{_cell(number_spread(row.rounds.mean, row.rounds.deviation, 0))}</td>',
         f"<td>{_cell(_number(row.seconds))}</td>",
@@ -121,7 +133,10 @@ def _add_hindsight(page: Page, comparison: ReportedComparison) -> None:
     hindsight = comparison.hindsight
     if hindsight is None:
         return
-    gap = "" if hindsight.gap is None else f" It is {points(hindsight.gap)} points above FedAvg."
+    metric, gap = comparison.leading_metric.name, ""
+    if hindsight.gap is not None:
+        better = metric_difference(metric, hindsight.gap)
+        gap = f" Its {metric_label(metric)} is {better} better than FedAvg's."
     page.section(
         "In hindsight",
         f"After {len(hindsight.tried)} fixed settings were tried, the best setting is "
@@ -130,26 +145,34 @@ def _add_hindsight(page: Page, comparison: ReportedComparison) -> None:
     page.charts(hindsight_charts(comparison.contenders, hindsight))
 
 
-def _add_runs(page: Page, runs: Sequence[ReportedRun]) -> None:
+def _add_runs(page: Page, runs: Sequence[ReportedRun], metric: LeadingMetric) -> None:
     rows = [
-        f'<tr><td class="name">{escape(title_of(run.group, run.name))}</td><td>{_final(run)}</td>'
+        f'<tr><td class="name">{escape(title_of(run.group, run.name))}</td>'
+        f"<td>{_final(run, metric.name)}</td>"
         f"<td>{len(run.history):,}</td><td>{escape(run.ended or 'not ended yet')}</td></tr>"
         for run in runs
     ]
     page.add(
         f"<details><summary>All {len(runs):,} runs</summary>"
-        '<div class="sheet"><table><thead><tr><th>run</th><th>accuracy</th><th>rounds</th>'
+        '<div class="sheet"><table><thead><tr><th>run</th>'
+        f"<th>{_heading(metric)}</th><th>rounds</th>"
         f"<th>ended by</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div></details>"
     )
 
 
-def _final(run: ReportedRun) -> str:
-    accuracy = run.history.last("accuracy")
-    return "-" if accuracy is None else percent(accuracy)
+def _final(run: ReportedRun, metric: str) -> str:
+    metrics = run.history.final_metrics
+    return metric_value(metric, metrics[metric]) if metric in metrics else "-"
 
 
-def _percent(spread: Spread) -> str:
-    return percent_spread(spread.mean, spread.deviation)
+def _heading(metric: LeadingMetric) -> str:
+    """Return the name of a metric as markup, with its direction if lower is better."""
+    name = escape(metric_label(metric.name))
+    return name if metric.higher_is_better else f"{name}, lower is better"
+
+
+def _metric(row: ContenderSummary) -> str:
+    return metric_spread(row.leading_metric.name, row.final.mean, row.final.deviation)
 
 
 def _number(spread: Spread) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dynamite_fl._leading_metric import LeadingMetric
 from dynamite_fl.compare.hindsight import Hindsight
 from dynamite_fl.compare.summary import ContenderSummary, Target, title_of
 from dynamite_fl.records import Limits
@@ -83,8 +84,8 @@ class ReportedComparison:
 
     Attributes:
         runs: All runs, including those that have not finished.
-        contenders: Summaries of the contenders with finished runs, the most accurate first.
-        target: The accuracy to reach; None if no run has finished.
+        contenders: Summaries of the contenders with finished runs, the best first.
+        target: The value of the leading metric to reach; None if no run has finished.
         hindsight: The best fixed setting; None if none was tried.
         repeat: How to repeat all runs, or one of them if no command repeats all.
     """
@@ -94,3 +95,8 @@ class ReportedComparison:
     target: Target | None
     hindsight: Hindsight | None
     repeat: Repeat
+
+    @property
+    def leading_metric(self) -> LeadingMetric:
+        """The metric by which contenders are compared."""
+        return self.runs[0].history.leading_metric if self.target is None else self.target.metric

@@ -1,5 +1,6 @@
 """A training job as far as a report needs it, read without building what it describes."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ from dynamite_fl.errors import InvalidInput
 from dynamite_fl.job.devices import build_devices
 from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.stream.stream import Stream
+from dynamite_fl.training.run_folder import RunFolder
 
 
 def setting(tables: Mapping[str, Any], table: str, key: str, default: Any = None) -> Any:
@@ -15,8 +17,16 @@ def setting(tables: Mapping[str, Any], table: str, key: str, default: Any = None
     return entry.get(key, default) if isinstance(entry, Mapping) else default
 
 
-def device_names(job: TrainingJob) -> Sequence[str]:
-    """Return the names of the job's devices; none if they cannot be made."""
+def device_names(folder: RunFolder, job: TrainingJob | None) -> Sequence[str]:
+    """Return the names of real machines, or of the job's devices; none if neither is known."""
+    if folder.nodes.is_file():
+        try:
+            text = folder.nodes.read_text(encoding="utf-8", errors="replace")
+            return [str(name) for name in json.loads(text)["names"]]
+        except (OSError, ValueError, TypeError, KeyError):
+            return ()
+    if job is None:
+        return ()
     try:
         devices = build_devices(job.tables["devices"], setting(job.tables, "training", "seed", 0))
     except InvalidInput:

@@ -1,6 +1,5 @@
 """Run folders, read for a report: as much as can be read, with notes about what cannot."""
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -112,7 +111,7 @@ def _read_run(path: Path, found: FoundRuns) -> None:
             is_complete=not recovered.problems,
             limits=None if job is None else job.limits,
             ended=ended,
-            devices=_device_names(folder, job),
+            devices=device_names(folder, job),
             job=_job_text(folder),
             command=_command(folder),
             streams="stream" in tables,
@@ -193,16 +192,6 @@ def _about(tables: Mapping[str, Any], history: History) -> str:
         words += ", streaming in"
     clients = {client for record in history for client in record.clients or ()}
     return f"{words}, {len(clients):,} devices" if clients else words
-
-
-def _device_names(folder: RunFolder, job: TrainingJob | None) -> Sequence[str]:
-    """Return the names of real machines, or of the job's devices; none if neither is known."""
-    if folder.nodes.is_file():
-        try:
-            return [str(name) for name in json.loads(_text(folder.nodes))["names"]]
-        except (OSError, ValueError, TypeError, KeyError):
-            return ()
-    return () if job is None else device_names(job)
 
 
 def _command(folder: RunFolder) -> str:

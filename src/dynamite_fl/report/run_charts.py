@@ -1,10 +1,12 @@
 """The charts of one training."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from dynamite_fl.report.chart import PERCENT, Chart, band, label, line, thinned
+from dynamite_fl._format import metric_label, metric_title
+from dynamite_fl.report.chart import PERCENT, Chart, band, label, line, metric_axis, thinned
 from dynamite_fl.report.contents import ReportedRun
 from dynamite_fl.report.device_figures import batch_tiles
 from dynamite_fl.training.round_record import RoundRecord
@@ -26,28 +28,64 @@ _ESTIMATES = {
 }
 
 
-def accuracy_charts(run: ReportedRun) -> list[Chart]:
-    """Return charts of the accuracy by round, seconds and cost."""
-    columns = run.history.columns()
-    charts = []
-    for axis in AXES:
-        trace = line(columns[axis], columns["accuracy"], "accuracy")
-        charts.append(Chart(f"Accuracy by {axis}", [trace], axis, {"yaxis": PERCENT}))
+def leading_charts(run: ReportedRun) -> list[Chart]:
+    """Return charts of the leading metric by round, seconds and cost."""
+    return [_metric_chart(run, run.history.leading_metric.name, axis) for axis in AXES]
+
+
+def _metric_chart(run: ReportedRun, name: str, axis: str = "round", place: int = 0) -> Chart:
+    values = [record.value(name) for record in run.history]
+    trace = line([record.value(axis) for record in run.history], values, metric_label(name), place)
+    layout = {"yaxis": metric_axis(name)}
+    return Chart(f"{metric_title(name)} by {axis}", [trace], axis, layout)
+
+
+def quality_charts(run: ReportedRun) -> list[Chart]:
+    """Return charts of the other metrics, the loss, and the quality for clients and classes."""
+    leading = run.history.leading_metric.name
+    others = [name for name in run.history.metric_names if name != leading]
+    charts = [_metric_chart(run, name, place=place) for place, name in enumerate(others, start=3)]
+    charts += _loss_charts(run)
+    if any(record.client_metrics for record in run.history):
+        charts.append(_client_chart(run))
+    evaluated = [record for record in run.history if record.class_accuracy]
+    if evaluated:
+        charts.append(_class_chart(evaluated))
     return charts
 
 
-def loss_charts(run: ReportedRun) -> list[Chart]:
-    """Return charts of the loss, and of the accuracy of each class if there are classes."""
+def _loss_charts(run: ReportedRun) -> list[Chart]:
+    """Return a chart of the loss; none if the loss leads and there is only one."""
     columns = run.history.columns()
     rounds = columns["round"]
     traces = [line(rounds, columns["loss"], "test data", 1)]
     if "stream_loss" in columns:
         traces.append(line(rounds, columns["stream_loss"], "all data that has arrived", 2))
-    charts = [Chart("Loss", traces, legend=_legend(traces))]
-    evaluated = [record for record in run.history if record.class_accuracy]
-    if evaluated:
-        charts.append(_class_chart(evaluated))
-    return charts
+    elif run.history.leading_metric.name == "loss":
+        return []
+    return [Chart("Loss", traces, legend=_legend(traces))]
+
+
+def _client_chart(run: ReportedRun) -> Chart:
+    """Return a chart of the leading metric on the clients' own test data."""
+    metric = run.history.leading_metric
+    judged = [(record.round, known) for record in run.history if (known := _known(record))]
+    rounds = [number for number, _ in judged]
+    best = [metric.best(values) for _, values in judged]
+    worst = [metric.worst(values) for _, values in judged]
+    mean = [statistics.fmean(values) for _, values in judged]
+    lines = [line(rounds, mean, "mean of clients", 0), line(rounds, worst, "worst client", 1)]
+    return Chart(
+        f"{metric_title(metric.name)} of clients",
+        [*band(rounds, worst, best), *lines],
+        layout={"yaxis": metric_axis(metric.name)},
+        legend=_legend(lines),
+        note="Each client is judged on its own test data. The band is from the worst to the best.",
+    )
+
+
+def _known(record: RoundRecord) -> list[float]:
+    return [value for value in record.client_metrics or () if value is not None]
 
 
 def _class_chart(evaluated: Sequence[RoundRecord]) -> Chart:

@@ -4,17 +4,17 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from dynamite_fl._format import byte_size, number, percent
+from dynamite_fl._format import byte_size, metric_label, metric_value, number, percent
 from dynamite_fl.report.contents import ReportedRun
 from dynamite_fl.report.device_figures import DeviceFigures, device_figures
 from dynamite_fl.report.page import Card, Page
 from dynamite_fl.report.run_charts import (
-    accuracy_charts,
     batch_heat_map,
     decision_charts,
     estimate_charts,
+    leading_charts,
     limit_charts,
-    loss_charts,
+    quality_charts,
     stream_charts,
 )
 
@@ -45,8 +45,8 @@ def _add_rounds(page: Page, run: ReportedRun) -> None:
     devices = device_figures(run.history)
     page.cards(_cards(run, devices))
     page.section("Quality of the model")
-    page.charts(accuracy_charts(run))
-    page.charts(loss_charts(run))
+    page.charts(leading_charts(run))
+    page.charts(quality_charts(run))
     page.section("Decisions", "The controller chooses them before every round.")
     page.charts(decision_charts(run))
     page.section("Limits")
@@ -65,7 +65,7 @@ def _add_rounds(page: Page, run: ReportedRun) -> None:
 def _cards(run: ReportedRun, devices: Sequence[DeviceFigures]) -> list[Card]:
     history = run.history
     last, worst = history[-1], history.worst_class
-    cards = [_accuracy_card(run)]
+    cards = _metric_cards(run)
     if worst is not None:
         cards.append(Card("worst class", percent(worst[1]), f"class {worst[0]}"))
     limits = run.limits
@@ -87,11 +87,25 @@ def _cards(run: ReportedRun, devices: Sequence[DeviceFigures]) -> list[Card]:
     return cards
 
 
-def _accuracy_card(run: ReportedRun) -> Card:
-    if math.isnan(run.history.final_accuracy):
-        return Card("accuracy", "not evaluated")
-    best = f"{percent(run.history.best_accuracy)} at best"
-    return Card("test accuracy", percent(run.history.final_accuracy), best)
+def _metric_cards(run: ReportedRun) -> list[Card]:
+    """Return cards of the leading metric, the other ones and the worst client."""
+    history = run.history
+    leading, metrics = history.leading_metric.name, history.final_metrics
+    if not metrics:
+        return [Card(metric_label(leading), "not evaluated")]
+    best = f"{metric_value(leading, history.best)} at best"
+    cards = [Card(f"test {metric_label(leading)}", metric_value(leading, history.final), best)]
+    cards += [
+        Card(metric_label(name), metric_value(name, value))
+        for name, value in metrics.items()
+        if name not in (leading, "loss")
+    ]
+    if history.worst_client is not None and history.client_mean is not None:
+        client, value = history.worst_client
+        mean = metric_value(leading, history.client_mean)
+        detail = f"{run.device(client)}; {mean} on average"
+        cards.append(Card("worst client", metric_value(leading, value), detail))
+    return cards
 
 
 def _spent(label: str, used: float, limit: float) -> Card:

@@ -1,5 +1,6 @@
 """Write a report about run folders into one HTML file."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -40,7 +41,7 @@ def write_report(
         paths: Folders of ``dynamite run`` or ``dynamite compare``.
         out: The file to write. Default: ``report.html`` in the folder, or in the current folder if
             there are several paths.
-        target: The accuracy to reach. Default: FedAvg's mean.
+        target: The value of the leading metric to reach. Default: FedAvg's mean.
 
     Raises:
         JobError: There is no run to show.
@@ -55,19 +56,21 @@ def write_report(
         page = run_page(found.runs[0], found.notes)
     else:
         title = paths[0].resolve().name if len(paths) == 1 else "Comparison"
-        found.notes += job_differences(found.runs)
+        found.notes += [*job_differences(found.runs), *_metric_differences(found.runs)]
         page = comparison_page(title, compare_runs(found.runs, target), found.notes)
     write_atomically(out, page.html(version("dynamite-fl")))
     return WrittenReport(out, len(found.runs), tuple(found.notes))
 
 
 def compare_runs(runs: Sequence[ReportedRun], target: float | None = None) -> ReportedComparison:
-    """Summarize the runs that finished.
+    """Summarize the runs that finished and have the leading metric of the first run.
 
     Runs with fixed settings are not contenders. The best of them is what contenders are compared
     with in hindsight. If there are no other runs, they are the contenders.
     """
-    results = [result for run in runs if (result := _result(run)) is not None]
+    metric = runs[0].history.leading_metric
+    alike = [run for run in runs if run.history.leading_metric == metric]
+    results = [result for run in alike if (result := _result(run)) is not None]
     fixed = [result for result in results if FixedSetting.from_name(result.contender) is not None]
     contending = [result for result in results if result not in fixed]
     if not contending:
@@ -78,16 +81,26 @@ def compare_runs(runs: Sequence[ReportedRun], target: float | None = None) -> Re
             runs=runs, contenders=(), target=None, hindsight=None, repeat=repeat
         )
     chosen = choose_target(contending, target)
-    contenders = summarize(contending, chosen.accuracy)
-    hindsight = _hindsight(fixed, contenders, chosen.accuracy) if fixed else None
+    contenders = summarize(contending, chosen.value)
+    hindsight = _hindsight(fixed, contenders, chosen.value) if fixed else None
     return ReportedComparison(
         runs=runs, contenders=contenders, target=chosen, hindsight=hindsight, repeat=repeat
     )
 
 
+def _metric_differences(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return a note if runs are judged by different metrics."""
+    metrics = dict.fromkeys(run.history.leading_metric for run in runs)
+    if len(metrics) == 1:
+        return []
+    names = ", ".join(metric.name for metric in metrics)
+    first = next(iter(metrics)).name
+    return [f"these runs are judged by different metrics ({names}): those of {first} are compared"]
+
+
 def _result(run: ReportedRun) -> RunResult | None:
-    """Return the result of a run; None if it has not ended, is damaged or was never evaluated."""
-    if run.ended is None or not run.is_complete or run.history.last("accuracy") is None:
+    """Return the result of a run; None if it has not ended, is damaged or has no final metric."""
+    if run.ended is None or not run.is_complete or math.isnan(run.history.final):
         return None
     return RunResult(run.contender, run.seed, Path(run.folder), run.ended, run.history, run.group)
 

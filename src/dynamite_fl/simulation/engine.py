@@ -12,8 +12,9 @@ from dynamite_fl.client.client import Client
 from dynamite_fl.client.executors.executor import Executor, InProcess
 from dynamite_fl.client.executors.one_by_one import run_one_by_one
 from dynamite_fl.client.executors.stacked import can_be_stacked, run_stacked
-from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.flat_model import Compute, FlatModel
 from dynamite_fl.client.messages import ClientState, Order, Reply
+from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.partitioned import PartitionedClients
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.errors import InvalidInput
@@ -24,9 +25,10 @@ from dynamite_fl.simulation.devices import Devices, nominal_fleet
 from dynamite_fl.simulation.workers import WorkerProcesses, is_placeholder
 from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.partition import Partition
+from dynamite_fl.task.samples import JoinedSamples
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.collect import collect
-from dynamite_fl.training.engine import Evaluation, RoundOrder, RoundOutcome
+from dynamite_fl.training.engine import Evaluation, ModelSize, RoundOrder, RoundOutcome
 from dynamite_fl.training.evaluate import arrived_sample, evaluate
 from dynamite_fl.training.traffic import traffic
 
@@ -39,9 +41,10 @@ class SimulatedEngine:
         task: The model, the loss and the data.
         partition: The samples of each client.
         devices: The speed and reliability of each device.
-        learning_rate: The learning rate, eta.
         seed: The seed of everything that is drawn.
         settings: The settings of probes.
+        optimizer: What clients do with gradients.
+        compute: Where and how precisely the model is computed.
         streams: When each client's samples arrive and which ones it stores; None if clients have
             all their samples from the start.
         workers: The number of processes that compute the clients' rounds; with 1, this process
@@ -56,9 +59,10 @@ class SimulatedEngine:
     task: Task
     partition: Partition
     devices: Devices
-    learning_rate: float
     seed: int = 0
     settings: ProbeSettings = field(default_factory=ProbeSettings)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    compute: Compute = field(default_factory=Compute)
     streams: Streams | None = None
     workers: int = 1
     executor: Executor | None = None
@@ -70,11 +74,22 @@ class SimulatedEngine:
                 f"the data is split among {len(self.partition)} clients, but there are "
                 f"{len(self.devices)} devices"
             )
+        if self.compute.local_buffers and not isinstance(self.task.test, JoinedSamples):
+            raise InvalidInput(
+                'training.buffers = "local" gives every device a model of its own: give a list '
+                "Task.test_data with test data for each device"
+            )
         if self.workers < 1:
             raise InvalidInput(f"workers is {self.workers}: it must be 1 or more")
-        self.model = FlatModel(self.task, self.seed)
+        self.model = FlatModel(self.task, self.seed, self.compute)
+        if self.workers > 1 and self.model.device.type != "cpu":
+            raise InvalidInput(
+                f"workers is {self.workers}, but models are computed on {self.model.device.type}, "
+                "which processes cannot share: use 1 worker"
+            )
+        self.size = ModelSize.of(self.model, self.optimizer)
         self.clients = PartitionedClients(
-            self.model, self.partition, self.seed, self.settings, self.streams
+            self.model, self.partition, self.seed, self.settings, self.streams, self.optimizer
         )
 
     def __enter__(self) -> Self:
@@ -125,9 +140,9 @@ class SimulatedEngine:
         """Return the global model before training, (d,)."""
         return self.model.first_weights.clone()
 
-    def named_weights(self, weights: Tensor) -> dict[str, Tensor]:
-        """Return the weights by their names and in their shapes."""
-        return self.model.named(weights)
+    def state_dict(self, weights: Tensor) -> dict[str, Tensor]:
+        """Return the whole state of the model with these weights, by names."""
+        return self.model.state_dict(weights)
 
     def most_samples(self, order: RoundOrder) -> int:
         """Return the largest number of samples that a round can compute on, probes included."""
@@ -145,7 +160,15 @@ class SimulatedEngine:
         rows = None
         if self.streams is not None:
             rows = arrived_sample(self.streams, len(self.devices), self.seed, round_index)
-        return evaluate(self.model, weights, rows)
+        return evaluate(self.model, weights, rows, self._local_buffers())
+
+    def _local_buffers(self) -> list[Tensor | None] | None:
+        """Return the buffers that each client keeps to itself; None if clients keep none."""
+        if not self.compute.local_buffers:
+            return None
+        states = self.states
+        everyone = range(len(self.devices))
+        return [states.get(client, ClientState()).local_buffers for client in everyone]
 
     def run_round(self, order: RoundOrder) -> RoundOutcome:
         """Run a round of the cohort on the virtual clock."""
@@ -184,7 +207,7 @@ class SimulatedEngine:
 
     def _bytes(self, order: RoundOrder) -> float:
         """Return the bytes that each client receives and sends in a round."""
-        return self._model_bytes * traffic(order)
+        return self._model_bytes * traffic(order, self.size)
 
     def _first_batch_surplus(self, order: RoundOrder) -> FloatArray:
         """Return by how many samples each client's first batch is larger than planned.
@@ -241,7 +264,7 @@ class SimulatedEngine:
     def _replies(self, order: RoundOrder, finished: BoolArray) -> list[Reply | None]:
         """Return the reply of each client of the cohort; None if it does not finish the round."""
         positions = np.flatnonzero(finished)
-        orders = [order.for_client(int(place), self.learning_rate) for place in positions]
+        orders = [order.for_client(int(place)) for place in positions]
         replies = iter(self._execute(orders))
         return [next(replies) if ok else None for ok in finished]
 
@@ -254,7 +277,7 @@ class SimulatedEngine:
 
     def _choose_executor(self) -> Executor:
         """Return the fastest executor for the model and the number of workers."""
-        if can_be_stacked(self.model, self.task.train_inputs):
+        if can_be_stacked(self.model, self.task.train, self.optimizer):
             return InProcess(self.clients.make, run_stacked)
         if self.workers > 1:
             return WorkerProcesses(self.workers, self.clients.make)
@@ -284,6 +307,7 @@ class SimulatedEngine:
             round_index=order.round_index,
             clients=order.cohort,
             local_steps=order.plan.local_steps,
+            learning_rate=order.learning_rate,
             batch_sizes=order.plan.batch_sizes,
             present=present,
             samples=samples,

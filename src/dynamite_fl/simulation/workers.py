@@ -1,23 +1,24 @@
 """An executor that computes clients' rounds in worker processes.
 
-The workers are forked, so they have the data and the model without receiving them. The worker
-number ``client % workers`` runs all rounds of a client and keeps its state; each worker receives
-the global model once a round. Every client is computed alone and on one thread, so the number of
-workers changes no bit of any result.
+The workers are forked, so they have the data and the model without receiving them. All workers
+receive the orders of a round, and with them the global model, once. Then each worker is told the
+next client whenever it is free. Any worker may compute a client, except that a state that a worker
+has kept stays with it. Every client is computed alone and on one thread, so neither the number of
+workers nor their speed changes any bit of any result.
 """
 
-import io
+import copy
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 import traceback
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -28,7 +29,8 @@ from torch import Tensor
 from dynamite_fl._traceback import user_traceback
 from dynamite_fl.client.executors.executor import MakeClient
 from dynamite_fl.client.messages import ClientState, Order, Reply
-from dynamite_fl.errors import InvalidInput, WorkerError
+from dynamite_fl.errors import DynamiteError, InvalidInput, WorkerError
+from dynamite_fl.simulation.transfer import pack, receive, send
 
 _SECONDS_TO_END = 1.0  # the time that workers have to end before they are killed
 
@@ -36,9 +38,9 @@ _SECONDS_TO_END = 1.0  # the time that workers have to end before they are kille
 class WorkerProcesses:
     """Executes clients' rounds in worker processes: an ``Executor``.
 
-    States are sent only when necessary. The state of a reply stays with its worker, and the reply
-    carries a ``placeholder`` of it. An order comes with a placeholder, which stands for the state
-    that the worker has kept, or with a whole state.
+    States are sent only when necessary. If the state of a reply has tensors, it stays with its
+    worker, and the reply carries a ``placeholder`` of it. An order comes with a placeholder, which
+    stands for the state that the worker has kept, or with a whole state.
 
     Args:
         workers: The number of processes.
@@ -50,6 +52,8 @@ class WorkerProcesses:
             raise InvalidInput(f"workers is {workers}, but this system cannot fork: it must be 1")
         self._request = 0  # the number of the last request, which answers to it carry
         self._awaits_answers = False
+        self._computed_by: dict[int, int] = {}  # the worker of each client's last reply
+        self._kept_by: dict[int, int] = {}  # the worker that keeps each client's state
         self._connections: list[Connection] = []
         self._processes: list[BaseProcess] = []
         self._end = weakref.finalize(
@@ -67,26 +71,38 @@ class WorkerProcesses:
         Raises:
             WorkerError: A worker process died, or a client's round failed.
         """
-        shares: list[list[_ClientRound]] = [[] for _ in self._processes]
+        bound: list[deque[int]] = [deque() for _ in self._processes]  # places, by worker
+        free: deque[int] = deque()  # places that any worker may compute
         for place, (order, state) in enumerate(zip(orders, states, strict=True)):
-            shares[order.client % len(self)].append(_ClientRound(place, order, state))
-        busy = {worker: len(share) for worker, share in enumerate(shares) if share}
-        self._ask({worker: _RunRounds(shares[worker]) for worker in busy})
-        replies: dict[int, Reply] = dict(self._answers(busy))
+            places = bound[self._kept_by[order.client]] if is_placeholder(state) else free
+            places.append(place)
+
+        def hand_out(worker: int) -> None:
+            if places := bound[worker] or free:
+                place = places.popleft()
+                self._send([worker], _RunClient(place, states[place]))
+
+        self._ask(_BeginRound(list(orders)))
+        for worker in range(len(self)):
+            hand_out(worker)
+        replies: dict[int, Reply] = {}
+        for worker, (place, reply) in self._answers(len(orders)):
+            hand_out(worker)
+            replies[place] = reply
+            self._computed_by[orders[place].client] = worker
         return [replies[place] for place in range(len(orders))]
 
     def keep(self, clients: Iterable[int]) -> None:
         """Make the states of these clients' last replies their states; see ``Executor``."""
-        shares: dict[int, list[int]] = {}
-        for client in clients:
-            shares.setdefault(client % len(self), []).append(client)
-        self._ask({worker: _Keep(share) for worker, share in shares.items()})
+        kept = {client: self._computed_by[client] for client in clients}
+        self._ask(_Keep(list(kept)))
+        self._awaits_answers = False
+        self._kept_by.update(kept)
 
     def take_states(self) -> dict[int, ClientState]:
         """Return all states that the workers keep, which they then forget."""
-        everyone = dict.fromkeys(range(len(self)), 1)
-        self._ask(dict.fromkeys(everyone, _TakeStates()))
-        return {client: state for states in self._answers(everyone) for client, state in states}
+        self._ask(_TakeStates())
+        return {client: state for _, kept in self._answers(len(self)) for client, state in kept}
 
     def close(self) -> None:
         """End the worker processes."""
@@ -105,49 +121,49 @@ class WorkerProcesses:
         self._connections.append(ours)
         self._processes.append(process)
 
-    def _ask(self, messages: dict[int, Any]) -> None:
+    def _ask(self, message: Any) -> None:
+        """Send a new request to all workers."""
         if not self._end.alive:
             raise WorkerError("the worker processes have been ended")
         if self._awaits_answers:
             self._settle()
         self._request += 1
-        for worker, message in messages.items():
-            with _uninterrupted():
+        self._awaits_answers = True
+        self._send(range(len(self)), message)
+
+    def _send(self, workers: Iterable[int], message: Any) -> None:
+        packed = pack((self._request, message))
+        with _uninterrupted():
+            for worker in workers:
                 try:
-                    _send(self._connections[worker], (self._request, message))
+                    send(self._connections[worker], packed)
                 except OSError:
                     raise self._died(worker) from None
 
     def _settle(self) -> None:
         """After an interruption, wait until no worker computes for the last request any more."""
         self._awaits_answers = False
-        everyone = dict.fromkeys(range(len(self)), 1)
-        self._ask(dict.fromkeys(everyone, _Settle()))
-        list(self._answers(everyone))
+        self._ask(_Settle())
+        list(self._answers(len(self)))
 
-    def _answers(self, expected: dict[int, int]) -> Iterator[Any]:
-        """Yield the expected number of answers of each worker; drop answers to older requests."""
-        left = dict(expected)
-        self._awaits_answers = True
-        while left:
-            places = {self._connections[worker]: worker for worker in left}
-            for ready in wait(list(places)):
-                worker = places[ready]  # type: ignore[index]  # it waits for connections only
+    def _answers(self, count: int) -> Iterator[tuple[int, Any]]:
+        """Yield so many answers, each with its worker; drop answers to older requests."""
+        while count:
+            for ready in wait(self._connections):
+                worker = self._connections.index(ready)  # type: ignore[arg-type]  # no other kind
                 request, answer = self._receive(worker)
                 if request != self._request:
                     continue
                 if isinstance(answer, _Failure):
-                    raise WorkerError(f"worker {worker} failed:\n{answer.text}")
-                yield answer
-                left[worker] -= 1
-                if not left[worker]:
-                    del left[worker]
+                    raise WorkerError(f"worker {worker} failed, {answer.text}")
+                count -= 1
+                yield worker, answer
         self._awaits_answers = False
 
     def _receive(self, worker: int) -> tuple[int, Any]:
         with _uninterrupted():
             try:
-                request, answer = self._connections[worker].recv()
+                request, answer = receive(self._connections[worker])
             except (EOFError, OSError):
                 raise self._died(worker) from None
         return request, answer
@@ -165,31 +181,45 @@ class WorkerProcesses:
 
 
 def placeholder(state: ClientState) -> ClientState:
-    """Return the state without its tensors, which stay with the worker."""
-    if state.memory is None:
-        return state
-    nothing = torch.empty(0)
-    memory = replace(state.memory, weights=nothing, gradient=nothing)
-    return replace(state, memory=memory, buffer=None)
+    """Return the state without the data of its tensors, which stays with the worker.
+
+    A state without tensors is returned as it is.
+    """
+    without_data = {id(tensor): tensor.to("meta") for tensor in _tensors(state)}
+    return copy.deepcopy(state, without_data) if without_data else state
 
 
 def is_placeholder(state: ClientState) -> bool:
-    """Return whether a state is a ``placeholder`` and lacks its tensors."""
-    return state.memory is not None and state.memory.weights.numel() == 0
+    """Return whether a state is a ``placeholder`` and lacks the data of its tensors."""
+    return any(tensor.is_meta for tensor in _tensors(state))
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Yield all tensors in a value, which may consist of dataclasses, mappings and sequences."""
+    if isinstance(value, Tensor):
+        yield value
+    elif is_dataclass(value):
+        yield from _tensors([getattr(value, field.name) for field in fields(value)])
+    elif isinstance(value, Mapping):
+        yield from _tensors(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _tensors(part)
 
 
 @dataclass(frozen=True, eq=False)
-class _ClientRound:
-    """A client's round to run; ``place`` is its place among the orders of ``run_round``."""
+class _BeginRound:
+    """The orders of a round; there is no answer."""
+
+    orders: list[Order]
+
+
+@dataclass(frozen=True, eq=False)
+class _RunClient:
+    """Asks for the reply to the order at this place among the orders of the round."""
 
     place: int
-    order: Order
     state: ClientState
-
-
-@dataclass(frozen=True, eq=False)
-class _RunRounds:
-    rounds: list[_ClientRound]
 
 
 @dataclass(frozen=True)
@@ -222,7 +252,7 @@ def _work(connection: Connection, inherited: Sequence[Connection], make_client: 
     worker = _Worker(connection, make_client)
     while True:
         try:
-            worker.handle(*connection.recv())
+            worker.handle(*receive(connection))
         except (EOFError, OSError):
             return
 
@@ -233,56 +263,60 @@ class _Worker:
     def __init__(self, connection: Connection, make_client: MakeClient) -> None:
         self._connection = connection
         self._make_client = make_client
+        self._orders: list[Order] = []
         self._states: dict[int, ClientState] = {}
         self._new_states: dict[int, ClientState] = {}
 
-    def handle(self, request: int, message: _RunRounds | _Keep | _TakeStates | _Settle) -> None:
+    def handle(self, request: int, message: Any) -> None:
         """Do what a message asks for, and answer."""
         match message:
-            case _RunRounds(rounds):
-                self._run_rounds(request, rounds)
-            case _Keep(clients):
-                self._states.update((client, self._new_states[client]) for client in clients)
+            case _BeginRound(orders):
+                self._orders = orders
                 self._new_states.clear()
+            case _RunClient(place, state):
+                self._answer(request, self._run_client(place, state))
+            case _Keep(clients):
+                self._keep(clients)
             case _TakeStates():
                 self._answer(request, list(self._states.items()))
                 self._states.clear()
             case _Settle():
                 self._answer(request, None)
 
-    def _run_rounds(self, request: int, rounds: Sequence[_ClientRound]) -> None:
+    def _run_client(self, place: int, state: ClientState) -> tuple[int, Reply] | _Failure:
+        order = self._orders[place]
+        if is_placeholder(state):
+            state = self._states[order.client]
+        try:
+            reply = self._make_client(order.client).run_round(order, state)
+        except Exception as error:  # whatever it is, the parent raises it
+            return _Failure(f"client {order.client}: {_described(error)}")
+        without_data = placeholder(reply.state)
+        if without_data is not reply.state:
+            self._new_states[order.client] = reply.state
+        return place, replace(reply, state=without_data)
+
+    def _keep(self, clients: Sequence[int]) -> None:
+        """Keep the new states of these clients, and forget those that other workers now keep."""
+        for client in clients:
+            self._states.pop(client, None)
+            if client in self._new_states:
+                self._states[client] = self._new_states[client]
         self._new_states.clear()
-        for each in rounds:
-            if self._connection.poll():  # the parent was interrupted and asks for something else
-                return
-            client = each.order.client
-            state = self._states[client] if is_placeholder(each.state) else each.state
-            try:
-                reply = self._make_client(client).run_round(each.order, state)
-            except Exception as error:  # whatever it is, the parent raises it
-                text = user_traceback(error) or traceback.format_exc()
-                self._answer(request, _Failure(f"client {client}: {text}"))
-                return
-            self._new_states[client] = reply.state
-            self._answer(request, (each.place, replace(reply, state=placeholder(reply.state))))
 
     def _answer(self, request: int, answer: Any) -> None:
-        _send(self._connection, (request, answer))
+        send(self._connection, pack((request, answer)))
 
 
-class _Pickler(pickle.Pickler):
-    """Pickles a tensor as its plain memory, once for all that share it; torch would open files."""
+def _described(error: Exception) -> str:
+    """Return what went wrong in a client's round, with the user's frames if there are any.
 
-    def reducer_override(self, value: Any) -> Any:
-        if type(value) is Tensor and value.dtype in (torch.float32, torch.float64):
-            return torch.tensor, (value.detach().numpy(),)  # a copy, aligned as torch does it
-        return NotImplemented
-
-
-def _send(connection: Connection, message: Any) -> None:
-    buffer = io.BytesIO()
-    _Pickler(buffer, protocol=5).dump(message)
-    connection.send_bytes(buffer.getbuffer())
+    An exception that is neither of the user's code nor an error of ours keeps its traceback.
+    """
+    if not isinstance(error, DynamiteError):
+        return user_traceback(error) or traceback.format_exc()
+    frames = user_traceback(error.__cause__ or error)
+    return str(error) if frames is None else f"{frames}\n{error}"
 
 
 @contextmanager

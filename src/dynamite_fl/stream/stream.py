@@ -138,6 +138,11 @@ class Stream:
         check_keys("stream", settings, names, needed)
         return cls(**settings)
 
+    @property
+    def uses_labels(self) -> bool:
+        """Whether the order of samples depends on their labels."""
+        return self.order == "continuous"
+
     def to_table(self) -> dict[str, Any]:
         """Return the settings as the ``[stream]`` table of a job, without those that are None."""
         return {key: value for key, value in asdict(self).items() if value is not None}

@@ -1,8 +1,17 @@
-"""Losses of each sample, and whether the output of each sample is correct."""
+"""Losses of each sample, and whether the output of each sample is correct.
+
+Computing many clients at once needs the loss of each sample, so that the mean can be taken for each
+client. ``per_sample_loss`` finds it for the losses that people use.
+"""
+
+from collections.abc import Callable
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
+
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -15,14 +24,32 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(outputs, targets, reduction="none")
 
 
-def largest_is_target(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return whether the largest logit is that of the label, (b,).
+def per_sample_loss(loss: object) -> Loss | None:
+    """Return a loss as a function to the loss of each sample; None if that is not known.
+
+    It is known for the losses of this module, and for torch's cross-entropy unless it weighs or
+    ignores classes.
 
     Example:
-        >>> largest_is_target(torch.tensor([[1.0, 3, 2]]), torch.tensor([1]))
-        tensor([True])
+        >>> each = per_sample_loss(nn.CrossEntropyLoss())
+        >>> each(torch.zeros(2, 4), torch.tensor([2, 0])).exp()
+        tensor([4., 4.])
+        >>> per_sample_loss(nn.CrossEntropyLoss(weight=torch.ones(4))) is None
+        True
     """
-    return outputs.argmax(dim=-1) == targets
+    if loss in (cross_entropy, squared_hinge):
+        return loss
+    if loss is functional.cross_entropy:
+        return cross_entropy
+    if (
+        type(loss) is nn.CrossEntropyLoss
+        and loss.weight is None
+        and loss.reduction != "sum"
+        and loss.ignore_index < 0
+    ):
+        smoothing = loss.label_smoothing
+        return partial(functional.cross_entropy, reduction="none", label_smoothing=smoothing)
+    return None
 
 
 def squared_hinge(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -1,19 +1,22 @@
 """Tasks by name: a model and a dataset, or a user's own function that returns a task."""
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor, nn
 
 from dynamite_fl._load import load_object, user_code
 from dynamite_fl._validate import check_name
-from dynamite_fl.errors import InvalidInput
-from dynamite_fl.task import losses, models
+from dynamite_fl.errors import InvalidInput, UserCodeError
+from dynamite_fl.task import losses, metrics, models
 from dynamite_fl.task.datasets.dataset import Dataset
 from dynamite_fl.task.datasets.download import Progress
 from dynamite_fl.task.datasets.load import load_dataset
+from dynamite_fl.task.metrics import Metric, accuracy_of
 from dynamite_fl.task.task import Task
 
 
@@ -23,14 +26,14 @@ class _Model:
 
     Attributes:
         maker: A function from a dataset to a function that makes a new model for it.
-        loss: The loss of each sample, as in ``Task``.
-        correct: Whether each output is correct, as in ``Task``.
+        loss: The loss of each sample.
+        accuracy: The metric of the model's outputs.
         penalty: The factor of the penalty on the weights, as in ``Task``.
     """
 
     maker: Callable[[Dataset], Callable[[], nn.Module]]
     loss: Callable[[Tensor, Tensor], Tensor] = losses.cross_entropy
-    correct: Callable[[Tensor, Tensor], Tensor] = losses.largest_is_target
+    accuracy: Metric = metrics.accuracy
     penalty: float = 0.0
 
 
@@ -55,7 +58,7 @@ def _cnn(data: Dataset) -> Callable[[], nn.Module]:
 
 MODELS = {
     "softmax": _Model(_softmax),
-    "svm": _Model(_svm, losses.squared_hinge, losses.sign_is_parity, penalty=0.1),
+    "svm": _Model(_svm, losses.squared_hinge, accuracy_of(losses.sign_is_parity), penalty=0.1),
     "perceptron": _Model(_perceptron),
     "cnn": _Model(_cnn),
 }
@@ -84,8 +87,8 @@ def make_task(
 
     Example:
         >>> task = make_task("softmax", "digits")
-        >>> task.name, task.new_model(seed=0)(task.test_inputs).shape
-        ('softmax on digits', torch.Size([360, 10]))
+        >>> task.name, len(task.train), len(task.test)
+        ('softmax on digits', 1437, 360)
     """
     check_name("model", model, MODELS)  # before data is loaded
     data = load_dataset(
@@ -94,38 +97,66 @@ def make_task(
     entry = MODELS[model]
     task = Task(
         name=f"{model} on {data.name}",
-        make_model=entry.maker(data),
+        model=entry.maker(data),
         loss=entry.loss,
-        correct=entry.correct,
-        train_inputs=data.train_inputs,
-        train_targets=data.train_labels,
-        test_inputs=data.test_inputs,
-        test_targets=data.test_labels,
+        train_data=(data.train_inputs, data.train_labels),
+        test_data=(data.test_inputs, data.test_labels),
+        metrics={"accuracy": entry.accuracy},
         penalty=entry.penalty,
         train_clients=data.train_clients,
     )
     return task.with_source({"model": model, "dataset": dataset})
 
 
-def load_task(spec: str, folders: Sequence[Path] = ()) -> Task:
+def load_task(
+    spec: str, folders: Sequence[Path] = (), arguments: Mapping[str, Any] | None = None
+) -> Task:
     """Return the task that a user's own function returns.
 
     Args:
-        spec: The function, as ``module:function``. It takes no arguments.
+        spec: The function, as ``module:function``.
         folders: The folders to search for the module before the current folder and Python's path.
+        arguments: The arguments of the function: the other keys of a job's table ``task``.
 
     Raises:
-        InvalidInput: The module or the function was not found, or it returned no ``Task``.
+        InvalidInput: The module or the function was not found, it does not take these arguments,
+            or it returned no ``Task``.
         UserCodeError: The module or the function raised an exception.
     """
+    arguments = dict(arguments or {})
     function = load_object(spec, "task", folders)
     if not callable(function):
         raise InvalidInput(f"task {spec} is not a function that makes a Task")
-    with user_code(f"task {spec}"):
-        task = function()
+    _check_arguments(spec, function, arguments)
+    try:
+        with user_code(f"task {spec}"):
+            task = function(**arguments)
+    except UserCodeError as error:
+        missing = error.__cause__
+        if not isinstance(missing, FileNotFoundError) or missing.filename is None:
+            raise
+        raise InvalidInput(
+            f"task {spec}: there is no file {missing.filename}, seen from {Path.cwd()}: change the "
+            "function, or its arguments in the table task"
+        ) from missing
     if not isinstance(task, Task):
         raise InvalidInput(f"task {spec} returned {type(task).__name__}, not a Task")
-    return task.with_source(spec)
+    return task.with_source({"use": spec, **arguments})
+
+
+def _check_arguments(spec: str, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+    """Refuse arguments that a function does not take, and say which ones it needs."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function that is not written in Python
+        return
+    try:
+        signature.bind(**arguments)
+    except TypeError as error:
+        raise InvalidInput(
+            f"task {spec} cannot be called: {error}. Its arguments are the keys beside use in the "
+            f"table task, and it takes {signature}"
+        ) from None
 
 
 def _features(data: Dataset) -> int:

@@ -16,6 +16,7 @@ from dynamite_fl.task.registry import make_task
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.cohort import Selection
 from dynamite_fl.training.loop import Schedule, Training
+from dynamite_fl.training.rate_schedule import RateSchedule
 
 LEARNING_RATE = 0.05
 ROUNDS = 8
@@ -68,15 +69,16 @@ def small_training(controller: Controller[Any], setting: Setting) -> Training:
     """Return a training of softmax regression on digits, on five unequal devices."""
     task, seed = _digits(), setting.seed
     devices = Devices(**{**_DEVICES, **setting.devices})
-    split = dirichlet(alpha=0.5).split(task.train_targets.numpy(), len(devices), seed)
+    split = dirichlet(alpha=0.5).split(task.train_labels(), len(devices), seed)
     streams = None if setting.stream is None else _streams(setting.stream, task, split, seed)
-    engine = SimulatedEngine(task, split, devices, LEARNING_RATE, seed, streams=streams)
+    engine = SimulatedEngine(task, split, devices, seed, streams=streams)
     return Training(
         engine,
         controller,
         Limits(**{**_LIMITS, **setting.limits}),
         Schedule(selection=Selection(setting.cohort), seed=seed),
         engine.enroll(),
+        RateSchedule(LEARNING_RATE),
     )
 
 
@@ -86,5 +88,5 @@ def _digits() -> Task:
 
 
 def _streams(stream: dict[str, str], task: Task, split: Partition, seed: int) -> Streams:
-    labels = task.train_targets.numpy()
+    labels = task.train_labels()
     return Stream.from_table({**_STREAM, **stream}).build(split.indices, labels, ROUNDS, seed)

@@ -57,7 +57,7 @@ def learns_within_limits(controller: Controller[Any]) -> None:
     _, played = _train(training)
     _require(len(played) >= 3, f"only {len(played)} of 8 rounds were played")
     evaluation = played[-1].evaluation
-    accuracy = 0.0 if evaluation is None else evaluation.accuracy
+    accuracy = 0.0 if evaluation is None else evaluation.metrics["accuracy"]
     _require(accuracy > _LEAST_ACCURACY, f"the accuracy after training is only {accuracy:.2f}")
 
 

@@ -54,6 +54,7 @@ class MLflow:
     """
 
     def __init__(self, run: TrackedRun) -> None:
+        self._leading_metric = run.leading_metric
         self._client, experiment = open_store(run.folder.parent)
         self._run_id = self._existing_run(run) or self._create_run(run, experiment)
         self._client.update_run(self._run_id, status="RUNNING")
@@ -86,7 +87,8 @@ class MLflow:
         """Record a round."""
         now = int(time.time() * 1000)
         metrics = [
-            Metric(name, value, now, record.round) for name, value in round_metrics(record).items()
+            Metric(name, value, now, record.round)
+            for name, value in round_metrics(record, self._leading_metric).items()
         ]
         self._client.log_batch(self._run_id, metrics=metrics)
         self.last_round = record.round

@@ -20,12 +20,13 @@ class TensorBoard:
         for old in folder.glob("events.out.tfevents.*"):
             old.unlink()
         self.last_round = 0
+        self._leading_metric = run.leading_metric
         self._writer = SummaryWriter(str(folder), flush_secs=_SECONDS_BETWEEN_WRITES)
         self._writer.add_text("job", f"```\n{run.job}```")
 
     def record(self, record: RoundRecord) -> None:
         """Record a round."""
-        for name, value in round_metrics(record).items():
+        for name, value in round_metrics(record, self._leading_metric).items():
             self._writer.add_scalar(name, value, record.round)
         self.last_round = record.round
 

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from dynamite_fl.records import FloatArray
 
+_PIECE = 2**16  # numbers that are summed at once, so that their sum stays in a cache
+
 
 def sound_average(
     updates: Sequence[Tensor], samples: FloatArray, like: Tensor
@@ -42,10 +44,15 @@ def average(updates: Sequence[Tensor], samples: FloatArray) -> Tensor:
         >>> average([torch.tensor([1.0]), torch.tensor([5.0])], np.array([30.0, 10.0]))
         tensor([2.])
     """
-    total = torch.zeros_like(updates[0], dtype=torch.float64)
-    for update, count in zip(updates, samples, strict=True):
-        total.add_(update, alpha=float(count))
-    return (total / float(samples.sum())).to(updates[0].dtype)
+    mean = torch.empty_like(updates[0])
+    everything = float(samples.sum())
+    for start in range(0, mean.numel(), _PIECE):
+        piece = slice(start, start + _PIECE)
+        total = torch.zeros_like(mean[piece], dtype=torch.float64)
+        for update, count in zip(updates, samples, strict=True):
+            total.add_(update[piece], alpha=float(count))
+        mean[piece] = total / everything
+    return mean
 
 
 def _alike(update: Tensor, like: Tensor) -> bool:

@@ -40,7 +40,7 @@ def save(training: Training, folder: RunFolder, progress: Progress) -> None:
     """
     states = training.engine.states
     clients = tuple(sorted(states))
-    save_model(folder.model, training.engine.named_weights(progress.weights))
+    save_model(folder.model, training.engine.state_dict(progress.weights))
     checkpoint = Checkpoint(progress, clients, tuple(states[client] for client in clients))
     save_record(folder.checkpoint, checkpoint)
     if progress.ended:

@@ -63,9 +63,12 @@ def from_bytes(data: bytes, kind: type[Record]) -> Record:
 
 
 def save_model(path: Path, weights: dict[str, Tensor]) -> None:
-    """Write weights by their names, in the form that users of safetensors expect."""
-    contiguous = {name: weight.detach().clone() for name, weight in weights.items()}
-    write_bytes_atomically(path, save(contiguous))
+    """Write weights by their names, in the form that users of safetensors expect.
+
+    Entries that are no tensors are left out, as that form cannot hold them.
+    """
+    tensors = {name: value for name, value in weights.items() if isinstance(value, Tensor)}
+    write_bytes_atomically(path, save({name: _row_by_row(tensors[name]) for name in tensors}))
 
 
 def load_record(path: Path, kind: type[Record], *, unknown: type | None = None) -> Record:
@@ -104,7 +107,7 @@ def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         tensors[name] = torch.from_numpy(np.array(value))  # a copy: ours cannot be written to
         return {"numpy": name}
     if isinstance(value, Tensor):
-        tensors[name] = value.detach().clone()  # records may share one
+        tensors[name] = _row_by_row(value)
         return {"torch": name}
     if isinstance(value, np.generic):
         return value.item()
@@ -114,6 +117,11 @@ def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         f"{name.lstrip('.')} is a {type(value).__name__}, which no checkpoint can hold: use "
         "numbers, text, arrays, tuples and frozen dataclasses"
     )
+
+
+def _row_by_row(tensor: Tensor) -> Tensor:
+    """Return a copy, because records may share a tensor, in the order that files have."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
 def _unpack(

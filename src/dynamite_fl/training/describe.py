@@ -39,6 +39,7 @@ def describe(training: Training, played: Round, control: Any) -> RoundRecord:
         absent=tuple(report.clients[~report.present].tolist()),
         refused=played.refused,
         estimates={name: _finite(value) for name, value in estimates.items()},
+        learning_rate=None if training.learning_rate.is_constant else report.learning_rate,
         **_evaluation_fields(played.evaluation),
         **_client_fields(report),
     )
@@ -49,13 +50,15 @@ def _evaluation_fields(evaluation: Evaluation | None) -> dict[str, Any]:
     if evaluation is None:
         return {}
     found: dict[str, Any] = {
-        "accuracy": _finite(evaluation.accuracy),
+        "metrics": {name: _finite(value) for name, value in evaluation.metrics.items()},
         "loss": _finite(evaluation.loss),
     }
     if evaluation.class_accuracy:
         found["class_accuracy"] = {
             str(label): _finite(accuracy) for label, accuracy in evaluation.class_accuracy.items()
         }
+    if evaluation.client_metrics is not None:
+        found["client_metrics"] = tuple(map(_finite, evaluation.client_metrics))
     if evaluation.stream_loss is not None:
         found["stream_loss"] = _finite(evaluation.stream_loss)
     return found

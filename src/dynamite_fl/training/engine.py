@@ -6,7 +6,9 @@ from typing import Protocol
 
 from torch import Tensor
 
+from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.messages import ClientState, Order
+from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.step_path import StepPath
 from dynamite_fl.records import Fleet, IntArray, Plan
 from dynamite_fl.reports import RoundReport
@@ -22,6 +24,7 @@ class RoundOrder:
         weights: The global model, (d,).
         plan: The local steps and the cohort's batch sizes.
         cohort: The places of those who take part, in the fleet.
+        learning_rate: The learning rate of the round's local steps.
         probe: Whether clients measure the loss.
         remember: Whether clients keep what a later probe compares with.
         path: Whether clients measure the path of their local steps.
@@ -34,6 +37,7 @@ class RoundOrder:
     weights: Tensor
     plan: Plan
     cohort: IntArray
+    learning_rate: float
     probe: bool
     remember: bool
     path: bool
@@ -41,12 +45,11 @@ class RoundOrder:
     seconds_left: float
     sketch: bool = False
 
-    def for_client(self, position: int, learning_rate: float) -> Order:
+    def for_client(self, position: int) -> Order:
         """Return the order for one client.
 
         Args:
             position: The client's position in the cohort.
-            learning_rate: The step size of local steps.
         """
         return Order(
             client=int(self.cohort[position]),
@@ -54,7 +57,7 @@ class RoundOrder:
             weights=self.weights,
             local_steps=self.plan.local_steps,
             batch_size=int(self.plan.batch_sizes[position]),
-            learning_rate=learning_rate,
+            learning_rate=self.learning_rate,
             probe=self.probe,
             remember=self.remember,
             path=self.path,
@@ -88,18 +91,42 @@ class Evaluation:
     """How good a model is.
 
     Attributes:
-        accuracy: The accuracy on the test data.
         loss: The mean loss on the test data.
+        metrics: The metrics on the test data, by name; the first leads.
         class_accuracy: The accuracy on the test data of each class, by its label; empty if targets
-            are not labels.
+            are not labels or no metric is an accuracy.
+        client_metrics: The leading metric on each client's own test data; None if clients have
+            none of their own.
         stream_loss: The mean loss on a sample of all that has arrived so far; None where data does
             not stream in.
     """
 
-    accuracy: float
     loss: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
     class_accuracy: Mapping[int, float] = field(default_factory=dict)
+    client_metrics: tuple[float, ...] | None = None
     stream_loss: float | None = None
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """How many numbers are sent.
+
+    Attributes:
+        numbers: The numbers of a model: its trained weights, and its buffers after them.
+        trained: The number of trained weights.
+        path_sketches: The number of sketches that describe a path: one with plain SGD, two with
+            other optimisers.
+    """
+
+    numbers: int
+    trained: int
+    path_sketches: int = 1
+
+    @staticmethod
+    def of(model: FlatModel, optimizer: Optimizer) -> "ModelSize":
+        """Return the size of a model that is trained with an optimiser."""
+        return ModelSize(len(model), model.trained, 1 if optimizer.is_plain else 2)
 
 
 class Engine(Protocol):
@@ -107,11 +134,13 @@ class Engine(Protocol):
 
     Attributes:
         task: The model, the loss and the data.
+        size: How many numbers a model and its measurements have.
         states: What clients carry from round to round, by their places, as far as the engine
             keeps it.
     """
 
     task: Task
+    size: ModelSize
     states: dict[int, ClientState]
 
     def enroll(self) -> Fleet:
@@ -122,8 +151,8 @@ class Engine(Protocol):
         """Return the global model before training, (d,)."""
         ...
 
-    def named_weights(self, weights: Tensor) -> dict[str, Tensor]:
-        """Return weights by their names and in their shapes."""
+    def state_dict(self, weights: Tensor) -> dict[str, Tensor]:
+        """Return the whole state of the model with these weights, by names."""
         ...
 
     def most_samples(self, order: RoundOrder) -> int:

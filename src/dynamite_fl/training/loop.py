@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dynamite_fl.control.controller import Controller, checked_decision
@@ -29,7 +30,10 @@ from dynamite_fl.training.cohort import Selection, draw_cohort
 from dynamite_fl.training.engine import Engine, Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.training.ledger import Ledger
 from dynamite_fl.training.mean_path import with_path
-from dynamite_fl.training.traffic import probe_traffic, sketch_traffic, traffic
+from dynamite_fl.training.rate_schedule import RateSchedule
+from dynamite_fl.training.server_optimizer import Average, ServerOptimizer
+from dynamite_fl.training.server_step import AveragedRound, ServerState, server_step
+from dynamite_fl.training.traffic import path_traffic, probe_traffic, traffic
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class Training:
         limits: The limits of the whole training.
         schedule: Which clients take part, and when there are evaluations and probes.
         fleet: The devices before the first round. Their speeds are first guesses.
+        learning_rate: The learning rate of each round.
+        server: How the server turns averages into global models.
     """
 
     engine: Engine
@@ -72,6 +78,8 @@ class Training:
     limits: Limits
     schedule: Schedule
     fleet: Fleet
+    learning_rate: RateSchedule
+    server: ServerOptimizer = field(default_factory=Average)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +97,7 @@ class Progress:
         samples: The number of samples that each client last reported, D_i, (n,).
         speeds: The estimated speed of every client.
         control: The controller's state.
+        server: The server optimiser's state.
         ended: The limit that ended the training; None if there is a next round.
     """
 
@@ -100,6 +109,7 @@ class Progress:
     samples: FloatArray
     speeds: SpeedEstimates
     control: Any
+    server: ServerState = field(default_factory=ServerState)
     ended: str | None = None
 
 
@@ -157,25 +167,32 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     """Run one round.
 
     Raises:
-        Diverged: Not one of the updates that were received can be averaged.
+        Diverged: Not one of the updates that were received can be averaged, or the server's step
+            is not finite.
     """
     # 1. The engine has the cohort train as planned.
     order = _round_order(training, progress)
     outcome = training.engine.run_round(order)
     # 2. The local models are averaged, weighted by samples. Invalid ones are refused.
-    weights, outcome, refused = _average(progress.weights, outcome)
-    if refused and refused == len(outcome.updates):
-        raise Diverged(order.round_index, refused)
-    # 3. The ledger is charged for all work and traffic.
+    averaged, outcome, refused = _average(progress.weights, outcome, training.engine.size.trained)
+    if refused and averaged is None:
+        raise Diverged(
+            f"in round {order.round_index} all {refused} updates were refused because they are "
+            "NaN, infinite or misshapen: try a smaller training.learning_rate"
+        )
+    # 3. The server's optimiser makes the new global model of the average.
+    weights, server = _server_step(training, progress, averaged)
+    # 4. The ledger is charged for all work and traffic.
     ledger = progress.ledger.charge(
         seconds=outcome.seconds,
         cost=_round_cost(training, order, outcome.samples),
         samples=outcome.samples,
         sent_bytes=outcome.sent_bytes,
     )
-    # 4. The controller plans the next round, or the training ends if the limits allow none.
-    progress = _plan_next(training, replace(progress, weights=weights, ledger=ledger), outcome)
-    # 5. The new global model is evaluated if that is due, and always at the end.
+    # 5. The controller plans the next round, or the training ends if the limits allow none.
+    progress = replace(progress, weights=weights, server=server, ledger=ledger)
+    progress = _plan_next(training, progress, outcome)
+    # 6. The new global model is evaluated if that is due, and always at the end.
     due = progress.ended or ledger.rounds % training.schedule.evaluate_every == 0
     evaluation = training.engine.evaluate(weights, ledger.rounds) if due else None
     return progress, Round(order.plan, outcome, ledger, refused, evaluation)
@@ -183,40 +200,77 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
 
 def _round_order(training: Training, progress: Progress) -> RoundOrder:
     """Return the order for the next round."""
-    measures = training.controller.measures
+    measures, ledger = training.controller.measures, progress.ledger
+    share_spent = training.limits.share_used(
+        seconds=ledger.seconds, cost=ledger.cost, rounds=ledger.rounds
+    )
     return RoundOrder(
-        round_index=progress.ledger.rounds + 1,
+        round_index=ledger.rounds + 1,
         weights=progress.weights,
         plan=progress.plan,
         cohort=progress.cohort,
+        learning_rate=training.learning_rate.at(share_spent),
         probe=progress.probe,
         remember=measures == "loss",
         path=measures == "path",
-        begins=progress.ledger.seconds,
-        seconds_left=training.limits.deadline - progress.ledger.seconds,
+        begins=ledger.seconds,
+        seconds_left=training.limits.deadline - ledger.seconds,
         sketch=training.schedule.sketches,
     )
 
 
-def _average(weights: Tensor, outcome: RoundOutcome) -> tuple[Tensor, RoundOutcome, int]:
+def _average(
+    weights: Tensor, outcome: RoundOutcome, trained: int
+) -> tuple[AveragedRound | None, RoundOutcome, int]:
     """Average the updates of a round.
 
+    Args:
+        weights: The global model before the round, (d,).
+        outcome: The outcome of the round.
+        trained: The number of trained weights, which come first in a model's vector.
+
     Returns:
-        The new global model, or the old one if there is no valid update; the outcome, with the mean
-        path of the averaged updates if clients measured it; and the number of refused updates.
+        The averaged updates, or None if there is no valid one; the outcome, with the mean path of
+        the averaged updates if clients measured it; and the number of refused updates.
     """
     samples = outcome.report.samples[outcome.report.present]
-    new_weights, is_averaged = sound_average(outcome.updates, samples, weights)
-    if outcome.paths and is_averaged.any():
-        report = with_path(outcome, is_averaged, movement=weights - new_weights)
+    average, is_averaged = sound_average(outcome.updates, samples, weights)
+    refused = int((~is_averaged).sum())
+    if not is_averaged.any():
+        return None, outcome, refused
+    updates = [update for update, used in zip(outcome.updates, is_averaged, strict=True) if used]
+    shares = samples[is_averaged] / samples[is_averaged].sum()
+    averaged = AveragedRound(weights, average, updates, shares)
+    if outcome.paths:  # of the local steps, whatever the server makes of their average
+        report = with_path(outcome, is_averaged, movement=averaged.movement[:trained])
         outcome = replace(outcome, report=report)
-    return new_weights, outcome, int((~is_averaged).sum())
+    return averaged, outcome, refused
+
+
+def _server_step(
+    training: Training, progress: Progress, averaged: AveragedRound | None
+) -> tuple[Tensor, ServerState]:
+    """Return the new global model and the server optimiser's state; without updates, the old ones.
+
+    Raises:
+        Diverged: The new global model is not finite.
+    """
+    if averaged is None:
+        return progress.weights, progress.server
+    trained = training.engine.size.trained
+    weights, state = server_step(training.server, averaged, progress.server, trained)
+    if not torch.isfinite(weights).all():
+        raise Diverged(
+            f"in round {progress.ledger.rounds + 1} the step of the server is not finite: try a "
+            "smaller server.learning_rate, or another server"
+        )
+    return weights, state
 
 
 def _round_cost(training: Training, order: RoundOrder, samples: int) -> float:
     """Return the cost of a round that computes on so many samples."""
     limits = training.limits
-    round_trips = 1.0 if training.schedule.free_probes else traffic(order)  # of a model
+    round_trips = 1.0 if training.schedule.free_probes else traffic(order, training.engine.size)
     return limits.cost_per_sample * samples + limits.cost_per_round * round_trips
 
 
@@ -271,11 +325,11 @@ def _limits_for_controller(training: Training, limits: Limits) -> Limits:
     measures, schedule = training.controller.measures, training.schedule
     if measures == "nothing" or schedule.free_probes:
         return limits
-    model_size = training.engine.first_weights().numel()
+    model_size = training.engine.size
     if measures == "loss":
         added = probe_traffic(model_size, sketch=schedule.sketches) / schedule.probe_every
     else:
-        added = sketch_traffic(model_size)
+        added = path_traffic(model_size)
     return replace(limits, cost_per_round=limits.cost_per_round * (1 + added))
 
 

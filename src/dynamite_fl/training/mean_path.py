@@ -22,7 +22,8 @@ def with_path(outcome: RoundOutcome, averaged: BoolArray, movement: Tensor) -> R
     Args:
         outcome: The result of the round, with the path of every present client.
         averaged: Whether the update was averaged, for each present client.
-        movement: The old global model minus the new one, shape (d,).
+        movement: The trained weights of the old global model minus those of the new one,
+            (trained,).
     """
     report, paths = outcome.report, outcome.paths
     samples = report.samples[report.present][averaged]
@@ -35,6 +36,13 @@ def with_path(outcome: RoundOutcome, averaged: BoolArray, movement: Tensor) -> R
     second_half = first_half
     if second_steps:
         second_half = (sketch(movement).double() - first_movement) / second_steps
+    gradient = None
+    if all(path.gradient_sum is not None for path in paths):
+        sums = [path.gradient_sum for path, used in zip(paths, averaged, strict=True) if used]
+        mean_sum = share @ torch.stack([total for total in sums if total is not None]).double()
+        gradient = (mean_sum / first_steps).numpy()
     variance = np.full(report.present.size, np.nan)
     variance[report.present] = [path.gradient_variance for path in paths]
-    return replace(report, path=PathReport(first_half.numpy(), second_half.numpy(), variance))
+    return replace(
+        report, path=PathReport(first_half.numpy(), second_half.numpy(), variance, gradient)
+    )

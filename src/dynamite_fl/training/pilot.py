@@ -12,6 +12,7 @@ from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import Limits
 from dynamite_fl.training.engine import Engine
 from dynamite_fl.training.loop import Schedule, Training, begin, rounds
+from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.threads import one_thread
 
 
@@ -34,8 +35,8 @@ def pilot(
     """
     check_whole("controller.pilot_rounds", trial_rounds)
     fleet = engine.enroll()
-    controller = Dynamite(learning_rate=learning_rate)
-    training = Training(engine, controller, limits, Schedule(), fleet)
+    rate = RateSchedule(learning_rate)
+    training = Training(engine, Dynamite(), limits, Schedule(), fleet, rate)
     progress = begin(training)
     with one_thread(), _closed_on_error(engine):
         for after, _ in islice(rounds(training, progress), trial_rounds):

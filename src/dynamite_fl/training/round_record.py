@@ -20,7 +20,7 @@ class RoundRecord:
     """What happened in one round. A line of the history has these fields in this order.
 
     Clients are given by their index in the fleet. A field is None if it was not measured in this
-    round; the last seven fields are left out of the line then.
+    round; the last eight fields are left out of the line then.
 
     Attributes:
         round: Number of the round, from 1.
@@ -38,10 +38,13 @@ class RoundRecord:
         probed: Whether clients measured the loss for the controller's estimates.
         absent: The clients that were away, or too late.
         refused: Number of updates that were NaN, infinite or misshapen.
-        accuracy: Accuracy of the new model on the test data. None if it was not evaluated.
+        metrics: The metrics of the new model on the test data by name, the leading one first. None
+            if it was not evaluated; a metric that is NaN or infinite is None.
         loss: Loss of the new model on the test data. None if it was not evaluated.
         estimates: The controller's estimates after this round, by name.
+        learning_rate: Learning rate of the local steps. None if it is constant.
         class_accuracy: Accuracy on each class of the test data.
+        client_metrics: The leading metric on each client's own test data, in the fleet's order.
         stream_loss: Loss on all data that has arrived so far.
         clients: The clients of the round. None if there are too many to list.
         batch_sizes: Batch size of each client, in the order of ``clients``.
@@ -70,16 +73,40 @@ class RoundRecord:
     probed: bool = False
     absent: tuple[int, ...] = ()
     refused: int = 0
-    accuracy: float | None = None
+    metrics: Mapping[str, float | None] | None = None
     loss: float | None = None
     estimates: Mapping[str, float | None] = field(default_factory=dict)
+    learning_rate: float | None = None
     class_accuracy: Mapping[str, float | None] | None = None
+    client_metrics: tuple[float | None, ...] | None = None
     stream_loss: float | None = None
     clients: tuple[int, ...] | None = None
     batch_sizes: tuple[int | None, ...] | None = None
     step_seconds: tuple[float | None, ...] | None = None
     comm_seconds: tuple[float | None, ...] | None = None
     arrived: tuple[int | None, ...] | None = None
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether the new model was evaluated."""
+        return self.metrics is not None or self.loss is not None
+
+    def value(self, name: str) -> Any:
+        """Return a field, or a metric, by its name; None if it was not measured.
+
+        Example:
+            >>> record = RoundRecord(
+            ...     round=1,
+            ...     seconds=2.0,
+            ...     cost=3.0,
+            ...     local_steps=4,
+            ...     batch_mean=5.0,
+            ...     metrics={"f1": 0.9},
+            ... )
+            >>> record.value("cost"), record.value("f1"), record.value("loss")
+            (3.0, 0.9, None)
+        """
+        return getattr(self, name) if name in FIELDS else (self.metrics or {}).get(name)
 
     def values(self) -> dict[str, Any]:
         """Return the fields by name, without those that are left out of a line."""
@@ -99,14 +126,22 @@ _REQUIRED = tuple(
     if entry.default is MISSING and entry.default_factory is MISSING
 )
 _OF_CLIENTS = ("batch_sizes", "step_seconds", "comm_seconds", "arrived")
-_OMITTED = ("class_accuracy", "stream_loss", "clients", *_OF_CLIENTS)
+_OMITTED = (
+    "learning_rate",
+    "class_accuracy",
+    "client_metrics",
+    "stream_loss",
+    "clients",
+    *_OF_CLIENTS,
+)
 
 
 def parse_line(text: str) -> RoundRecord | None:
     """Return the round that a line describes; None if the line is damaged.
 
     A line is damaged if a field without a default is missing or not of its type. Other fields that
-    are not of their type are left out, as are fields that the record does not have.
+    are not of their type are left out, as are fields that the record does not have. A line of an
+    older version has ``accuracy`` instead of ``metrics``.
 
     Example:
         >>> parse_line('{"round": 1, "seconds": "two"}') is None
@@ -118,6 +153,8 @@ def parse_line(text: str) -> RoundRecord | None:
         return None
     if not isinstance(values, dict):
         return None
+    if "metrics" not in values and values.get("accuracy") is not None:
+        values["metrics"] = {"accuracy": values["accuracy"]}
     sound: dict[str, Any] = {
         name: tuple(values[name]) if isinstance(values[name], list) else values[name]
         for name in FIELDS

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from dynamite_fl._atomic import write_atomically
+from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl.errors import RunFolderError
 
-FORMAT = 1  # of the files in a run folder; it rises when an older version could not go on
+FORMAT = 2  # of the files in a run folder; it rises when an older version could not go on
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,14 @@ class Identity:
     Attributes:
         data: The digests of the training data, the test data and the model, by these names.
         folders: The folders in which modules of the user's own are looked for.
+        leading_metric: The metric by which the run is judged.
         format: The format of the folder's files.
         version: The version of this package that began the run.
     """
 
     data: Mapping[str, str]
     folders: tuple[str, ...] = ()
+    leading_metric: LeadingMetric = ACCURACY
     format: int = FORMAT
     version: str = version("dynamite-fl")
 
@@ -125,9 +129,12 @@ class RunFolder:
             found = json.loads(self.identity.read_text(encoding="utf-8"))
             if not all(isinstance(path, str) for path in list(found["folders"])):
                 raise TypeError("a folder is not text")
-            identity = Identity(
-                **{**found, "folders": tuple(found["folders"]), "data": dict(found["data"])}
-            )
+            converted = {
+                "folders": tuple(found["folders"]),
+                "data": dict(found["data"]),
+                "leading_metric": _leading_metric(found),
+            }
+            identity = Identity(**{**found, **converted})
         except FileNotFoundError:
             raise RunFolderError(
                 f"{self.path} has no {self.identity.name}: an older version of dynamite began this "
@@ -143,6 +150,29 @@ class RunFolder:
             )
         return identity
 
+    def leading_metric(self) -> LeadingMetric:
+        """Read the metric by which the run is judged; accuracy if nothing says so.
+
+        Raises:
+            RunFolderError: The file is damaged.
+        """
+        try:
+            return _leading_metric(json.loads(self.identity.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return ACCURACY
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            raise RunFolderError(f"{self.identity} is damaged: {error}") from None
+
+    def check_same_metric(self, leading_metric: LeadingMetric) -> None:
+        """Refuse to go on with another leading metric than the run began with."""
+        known = self.read_identity().leading_metric
+        if known != leading_metric:
+            raise RunFolderError(
+                f"{self.path} was begun with another leading metric ({_in_words(known)} there, "
+                f"{_in_words(leading_metric)} here): give the same metrics in the same order, or "
+                "begin anew in another folder"
+            )
+
     def check_same_data(self, data: Mapping[str, str]) -> None:
         """Refuse to go on with other data or another model than the run began with.
 
@@ -156,3 +186,19 @@ class RunFolder:
                 f"{self.path} was begun with something else: the {' and the '.join(others)} "
                 "changed; go on with what it began with, or begin anew in another folder"
             )
+
+
+def _leading_metric(identity: Any) -> LeadingMetric:
+    """Return the leading metric in the content of a ``run.json``; older ones have none."""
+    if not isinstance(identity, dict):
+        raise TypeError("it is not a table")
+    if "leading_metric" not in identity:
+        return ACCURACY
+    metric = LeadingMetric(**identity["leading_metric"])
+    if not isinstance(metric.name, str) or not isinstance(metric.higher_is_better, bool):
+        raise TypeError("leading_metric has no name and direction")
+    return metric
+
+
+def _in_words(metric: LeadingMetric) -> str:
+    return f"{metric.name}, {'higher' if metric.higher_is_better else 'lower'} is better"

@@ -157,8 +157,10 @@ class Session:
 
     def _history(self) -> History:
         if self.folder is None:
-            return History(tuple(self._records))
-        return read_history(self.folder.history)
+            records = tuple(self._records)
+        else:
+            records = read_history(self.folder.history).records
+        return History(records, self.training.engine.task.leading_metric)
 
 
 class _Stopped(KeyboardInterrupt):
@@ -176,7 +178,7 @@ class _Stopped(KeyboardInterrupt):
 def open_trackers(tracking: Tracking, folder: RunFolder) -> AbstractContextManager[OnRound]:
     """Return a context manager that yields a function to report a round to the trackers."""
     job = folder.job.read_text(encoding="utf-8")
-    run = TrackedRun(folder.path, folder.history, job, tracking.tables)
+    run = TrackedRun(folder.path, folder.history, job, tracking.tables, folder.leading_metric())
     return track_rounds(tracking.names, run, tracking.warn)
 
 

@@ -1,30 +1,31 @@
 """How much a round sends, in units of a model's way to the client and back."""
 
 from dynamite_fl.client.sketch import sketch_size
-from dynamite_fl.training.engine import RoundOrder
+from dynamite_fl.training.engine import ModelSize, RoundOrder
 
 
-def probe_traffic(numbers: int, *, sketch: bool) -> float:
-    """Return what a probe adds: a gradient as large as the model, or a sketch of it.
+def probe_traffic(size: ModelSize, *, sketch: bool) -> float:
+    """Return what a probe adds: the gradient of the trained weights, or a sketch of it.
 
     Args:
-        numbers: The number of the model's weights.
+        size: The size of the model.
         sketch: Whether a sketch of the gradient is sent instead of the gradient.
 
     Example:
-        >>> probe_traffic(7850, sketch=False), round(probe_traffic(7850, sketch=True), 3)
+        >>> size = ModelSize(numbers=7850, trained=7850)
+        >>> probe_traffic(size, sketch=False), round(probe_traffic(size, sketch=True), 3)
         (0.5, 0.016)
     """
-    return sketch_traffic(numbers) if sketch else 0.5
+    sent = sketch_size(size.trained) if sketch else size.trained
+    return sent / (2 * size.numbers)
 
 
-def sketch_traffic(numbers: int) -> float:
-    """Return what a sketch adds to a model of so many weights."""
-    return sketch_size(numbers) / (2 * numbers)
+def path_traffic(size: ModelSize) -> float:
+    """Return what the sketches of a path add."""
+    return size.path_sketches * sketch_size(size.trained) / (2 * size.numbers)
 
 
-def traffic(order: RoundOrder) -> float:
+def traffic(order: RoundOrder, size: ModelSize) -> float:
     """Return what an order makes each client send and receive."""
-    numbers = order.weights.numel()
-    probe = order.probe * probe_traffic(numbers, sketch=order.sketch)
-    return 1 + probe + order.path * sketch_traffic(numbers)
+    probe = order.probe * probe_traffic(size, sketch=order.sketch)
+    return 1 + probe + order.path * path_traffic(size)

@@ -3,10 +3,23 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from dynamite_fl.client.executors.dense import dense_layers
 
 TWICE = nn.Linear(4, 4)
+
+
+def tied() -> nn.Module:
+    first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+    second.weight = first.weight
+    return nn.Sequential(first, nn.ReLU(), second)
+
+
+def with_another_weight() -> nn.Module:
+    model = nn.Linear(4, 2)
+    model.register_parameter("unused", nn.Parameter(torch.ones(3)))
+    return model
 
 
 @pytest.mark.parametrize(
@@ -24,6 +37,9 @@ TWICE = nn.Linear(4, 4)
         (nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2)), (3, 4), 0),
         (nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(6, 2)), (3, 4), 0),
         (nn.Sequential(TWICE, nn.ReLU(), TWICE), (3, 4), 0),
+        (tied(), (3, 4), 0),
+        (with_another_weight(), (3, 4), 0),
+        (weight_norm(nn.Linear(4, 2)), (3, 4), 0),
         (nn.Sequential(), (3, 4), 0),
         (nn.Linear(4, 2, dtype=torch.float64), (3, 4), 0),
     ],

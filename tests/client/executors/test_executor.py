@@ -23,4 +23,4 @@ def test_executors_in_this_process_reply_in_the_order_given_and_keep_nothing() -
         executor.keep([3, 0])
         assert executor.take_states() == {}
         executor.close()
-    assert len(digits().train_inputs) == sum(sizes)
+    assert len(digits().train) == sum(sizes)

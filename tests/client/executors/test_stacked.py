@@ -1,6 +1,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from dynamite_fl.client.executors import stacked
 from dynamite_fl.client.executors.stacked import can_be_stacked, run_stacked
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.messages import ClientState, Order, Reply
+from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.partitioned import StreamedSamples
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.stream.arrivals import Smooth
@@ -19,6 +21,7 @@ from dynamite_fl.stream.buffer import Storage
 from dynamite_fl.stream.order import Orders
 from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task import losses, models
+from dynamite_fl.task.samples import TensorSamples
 from dynamite_fl.task.task import Task
 
 FEATURES = 12
@@ -45,26 +48,22 @@ def _deep() -> nn.Module:
 
 
 def make_clients(name: str, dtype: torch.dtype = torch.float32) -> list[Client]:
-    make_model, loss, penalty = TASKS[name]
+    model, loss, penalty = TASKS[name]
     random = torch.Generator().manual_seed(1)
     inputs = torch.randn(sum(SAMPLES), 1, 3, 4, generator=random, dtype=dtype)
     targets = torch.randint(0, 10, (sum(SAMPLES),), generator=random)
     task = Task(
         name=name,
-        make_model=lambda: make_model().to(dtype),
+        model=lambda: model().to(dtype),
         loss=loss,
-        correct=losses.largest_is_target,
-        train_inputs=inputs,
-        train_targets=targets,
-        test_inputs=inputs,
-        test_targets=targets,
+        train_data=(inputs, targets),
         penalty=penalty,
     )
-    model = FlatModel(task, seed=0)
+    flat = FlatModel(task, seed=0)
     ends = np.cumsum(SAMPLES)
     settings = ProbeSettings(variance_samples=16, loss_rise=-0.05)
     return [
-        Client(model, inputs, targets, np.arange(end - size, end), seed=5, settings=settings)
+        Client(flat, task.train, np.arange(end - size, end), seed=5, settings=settings)
         for end, size in zip(ends, SAMPLES, strict=True)
     ]
 
@@ -186,7 +185,9 @@ def test_a_client_s_reply_does_not_depend_on_who_else_is_there() -> None:
 
 def test_one_client_s_bad_data_stay_its_own() -> None:
     clients = make_clients("softmax")
-    clients[0].inputs[clients[0].indices] = math.nan
+    samples = clients[0].samples
+    assert isinstance(samples, TensorSamples)
+    samples.inputs[clients[0].indices] = math.nan  # after the checks of Task
     orders = make_orders(clients[0].model.first_weights, 1, 2, [3, 9, 1, 7, 30], probe=True)
     bad, *others = run_stacked(clients, orders, [ClientState()] * 5)
     assert not torch.isfinite(bad.weights).any()
@@ -211,7 +212,7 @@ def test_no_clients_no_replies() -> None:
 
 def test_other_models_are_refused() -> None:
     client = make_clients("softmax")[0]
-    task = replace(client.model.task, make_model=lambda: nn.Linear(4, 10))
+    task = replace(client.model.task, model=lambda: nn.Linear(4, 10))
     other = replace(client, model=FlatModel(task, seed=0))
     orders = make_orders(other.model.first_weights, 1, 1, [2], probe=False)
     with pytest.raises(ValueError, match="not of linear layers and ReLUs"):
@@ -220,6 +221,102 @@ def test_other_models_are_refused() -> None:
 
 def test_only_small_models_are_stacked(monkeypatch: pytest.MonkeyPatch) -> None:
     client = make_clients("perceptron")[0]
-    assert can_be_stacked(client.model, client.inputs)
+    assert can_be_stacked(client.model, client.samples, Optimizer())
     monkeypatch.setattr(stacked, "_LARGEST_MODEL", len(client.model) - 1)
-    assert not can_be_stacked(client.model, client.inputs)
+    assert not can_be_stacked(client.model, client.samples, Optimizer())
+
+
+X = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+LABELS = torch.arange(30) % 3
+
+
+def stackable(
+    loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+    model: Callable[[], nn.Module] = lambda: nn.Linear(4, 3),
+    targets: Tensor = LABELS,
+    optimizer: Optimizer | None = None,
+) -> bool:
+    task = Task(model=model, loss=loss or nn.CrossEntropyLoss(), train_data=(X, targets))
+    return can_be_stacked(FlatModel(task, seed=0), task.train, optimizer or Optimizer())
+
+
+def mean_of_each_class(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs - nn.functional.one_hot(targets, 3)).square().mean(0)
+
+
+def compared_with_the_batch(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return a loss of each sample that depends on the others, as contrastive losses do."""
+    return losses.cross_entropy(outputs - outputs.mean(0), targets)
+
+
+def drawn(outputs: Tensor, targets: Tensor) -> Tensor:
+    return losses.cross_entropy(outputs, targets) * torch.rand(len(targets))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(),
+        nn.CrossEntropyLoss(reduction="none"),
+        nn.CrossEntropyLoss(label_smoothing=0.1),
+        nn.functional.cross_entropy,
+        losses.cross_entropy,
+        lambda outputs, targets: (outputs[:, 0] - targets).square(),
+    ],
+)
+def test_losses_of_each_sample_are_stacked(loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+    assert stackable(loss)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(reduction="sum"),
+        nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0])),
+        nn.CrossEntropyLoss(ignore_index=0),  # the mean is over the other classes only
+        lambda outputs, targets: (outputs[:, 0] - targets).square().mean(),
+        mean_of_each_class,
+        compared_with_the_batch,
+        drawn,
+    ],
+)
+def test_other_losses_are_not(loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+    before = torch.random.get_rng_state()
+    assert not stackable(loss)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_labels_that_are_ignored_are_not_stacked() -> None:
+    assert not stackable(targets=torch.where(LABELS == 1, -100, LABELS))
+
+
+def doubled() -> nn.Module:
+    """Return a model whose hook changes outputs."""
+    model = nn.Sequential(nn.Linear(4, 3))
+    model.register_forward_hook(lambda _module, _inputs, outputs: 2 * outputs)
+    return model
+
+
+def with_gradients_changed() -> nn.Module:
+    model: Any = nn.Linear(4, 3)
+    model.weight.register_hook(torch.zeros_like)
+    return cast(nn.Module, model)
+
+
+def with_another_forward() -> nn.Module:
+    model: Any = nn.Linear(4, 3)
+    original = model.forward
+    model.forward = lambda inputs: 2 * original(inputs)
+    return cast(nn.Module, model)
+
+
+@pytest.mark.parametrize("model", [doubled, with_gradients_changed, with_another_forward])
+def test_models_that_compute_more_than_their_layers_are_not(model: Callable[[], nn.Module]) -> None:
+    assert not stackable(model=model)
+
+
+@pytest.mark.parametrize(
+    "optimizer", [Optimizer("Adam"), Optimizer(clip_norm=1.0), Optimizer(proximal=0.1)]
+)
+def test_only_plain_steps_are_stacked(optimizer: Optimizer) -> None:
+    assert not stackable(optimizer=optimizer)

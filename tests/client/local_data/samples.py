@@ -67,12 +67,8 @@ def order(round_index: int, weights: torch.Tensor, local_steps: int) -> Order:
 
 def arrive(folder: Path, k: int) -> None:
     task = digits()
-    some = slice(40 * k, 40 * (k + 1))
-    np.savez(
-        folder / f"{k:03}.npz",
-        inputs=task.train_inputs[some].numpy(),
-        targets=task.train_targets[some].numpy(),
-    )
+    inputs, targets = task.train.batch(np.arange(40 * k, 40 * (k + 1)))
+    np.savez(folder / f"{k:03}.npz", inputs=inputs.numpy(), targets=targets.numpy())
 
 
 def device(folder: Path, state: StoreState | None = None) -> tuple[Client, SampleStore]:

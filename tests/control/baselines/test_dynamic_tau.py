@@ -17,6 +17,7 @@ def measured(lipschitz: float, smoothness: float, divergence: float) -> RoundRep
     return round_of(
         [60, 60, 40],
         [1.2, 0.6, 0.16],
+        learning_rate=0.05,
         round_index=2,
         probe=probe(3, loss=[1] * 3, pl_constant=[1] * 3, **columns),
     )
@@ -24,7 +25,7 @@ def measured(lipschitz: float, smoothness: float, divergence: float) -> RoundRep
 
 def test_dynamic_tau_by_hand() -> None:
     """A slowest step takes 1.2 s and a round 0.5 s more; a step costs 1.6 and a round 2 more."""
-    controller = DynamicTau(learning_rate=0.05, phi=0.05)
+    controller = DynamicTau(phi=0.05)
     plan, state = controller.start(FLEET, LIMITS, ALL)
     assert (plan.local_steps, plan.batch_sizes.tolist()) == (1, [60, 60, 40])
     plan, state = controller.adapt(STEADY, FLEET, LIMITS, ALL, state)
@@ -48,7 +49,7 @@ def test_dynamic_tau_by_hand() -> None:
 
 
 def test_dynamic_tau_rises_tenfold_at_most() -> None:
-    controller = DynamicTau(learning_rate=0.1)
+    controller = DynamicTau()
     _, state = controller.start(FLEET, LIMITS, ALL)
     free = replace(LIMITS, max_local_steps=64)
     taken = []
@@ -59,7 +60,7 @@ def test_dynamic_tau_rises_tenfold_at_most() -> None:
 
 
 def test_dynamic_tau_cuts_the_last_round_to_fit() -> None:
-    controller = DynamicTau(learning_rate=0.1)
+    controller = DynamicTau()
     _, state = controller.start(FLEET, LIMITS, ALL)
     plan, _ = controller.adapt(measured(1, 1, 0), FLEET, replace(LIMITS, deadline=5.4), ALL, state)
     assert (plan.rounds, plan.local_steps) == (1, 4)  # 4 * 1.2 + 0.5 = 5.3
@@ -72,7 +73,7 @@ def test_dynamic_tau_may_count_rounds() -> None:
     few = replace(LIMITS, rounds=3)
     steps = []
     for counted in (False, True):
-        controller = DynamicTau(learning_rate=0.1, phi=0.5, count_rounds=counted)
+        controller = DynamicTau(phi=0.5, count_rounds=counted)
         _, state = controller.start(FLEET, few, ALL)
         steps.append(controller.adapt(measured(0.02, 5, 3), FLEET, few, ALL, state)[0].local_steps)
     assert steps[0] < steps[1]
@@ -83,3 +84,14 @@ def test_wang_bound_by_hand() -> None:
         np.array([4]), np.array([8.0]), np.array([-1.0]), learning_rate=1, lipschitz=3, phi=0.5
     )
     assert value.tolist() == [0.25]  # h is floored at 0: 2 / (2 * 8 * 0.5)
+
+
+def test_dynamic_tau_follows_the_rate_of_the_round() -> None:
+    """At a smaller rate clients drift less, so that more local steps are best."""
+    steps = []
+    for rate in (0.05, 0.01):
+        controller = DynamicTau(phi=0.05)
+        _, state = controller.start(FLEET, LIMITS, ALL)
+        report = replace(measured(0.01, 5, 1), learning_rate=rate)
+        steps.append(controller.adapt(report, FLEET, LIMITS, ALL, state)[0].local_steps)
+    assert steps[0] < steps[1]

@@ -6,12 +6,21 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from dynamite_fl._cli.views.tables import NARROW, plain_table
-from dynamite_fl._format import count, number, number_spread, percent, percent_spread, points
+from dynamite_fl._format import (
+    count,
+    metric_difference,
+    metric_label,
+    metric_spread,
+    number,
+    number_spread,
+    percent,
+)
 from dynamite_fl.compare.comparison import Comparison
 from dynamite_fl.compare.hindsight import Hindsight
 from dynamite_fl.compare.summary import ContenderSummary, Spread, Target
@@ -74,20 +83,20 @@ class CompareView:
         if self._progress is not None:
             self._tasks[name] = self._progress.add_task(name, total=1.0, status="")
 
-    def moved(self, name: str, share: float, accuracy: float | None) -> None:
-        """Show the share of its limits that a run has used, and its accuracy if it is known."""
+    def moved(self, name: str, share: float, reached: str | None) -> None:
+        """Show the share of its limits that a run has used, and its leading metric if known."""
         self._shares[name] = min(share, 1.0)
         if self._progress is not None:
-            status = "" if accuracy is None else f"accuracy {percent(accuracy)}"
-            self._progress.update(self._tasks[name], completed=self._shares[name], status=status)
+            task = self._tasks[name]
+            self._progress.update(task, completed=self._shares[name], status=reached or "")
         self._draw()
 
-    def finished(self, name: str, accuracy: float | None) -> None:
+    def finished(self, name: str, reached: str | None) -> None:
         """Show that a run has finished."""
         self._end(name)
         seconds = time.monotonic() - self._starts[name]
-        reached = "" if accuracy is None else f"accuracy {percent(accuracy)}, "
-        self._print_line(f"{self.done} of {self.total}: {name}, {reached}took {seconds:.0f} s")
+        words = "" if reached is None else f"{reached}, "
+        self._print_line(f"{self.done} of {self.total}: {name}, {words}took {seconds:.0f} s")
 
     def failed(self, name: str, reason: str) -> None:
         """Show that a run has failed."""
@@ -132,7 +141,9 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     rows, seeds = comparison.contenders, comparison.request.seeds
     covered = None if hindsight is None else hindsight.covered
     console.print(_results_table(rows, seeds, covered, console.width))
-    notes = "* the most accurate"
+    notes = f"* the best {metric_label(target.metric.name)}"
+    if not target.metric.higher_is_better:
+        notes += "; lower is better"
     if seeds > 1:
         notes += "; ± one standard deviation over seeds"
     console.print(f"{notes}\n", style="dim")
@@ -159,33 +170,41 @@ def _results_table(
     covered: Mapping[str, float | None] | None,
     width: int,
 ) -> Table:
-    """Return a table of all contenders; a narrow terminal shows the accuracy and shares only."""
-    streams = any(row.stream_loss is not None for row in rows)
-    worst = ("worst class",) if streams and width >= NARROW else ()
+    """Return a table of all contenders; a narrow terminal shows the metric and shares only."""
+    worst = _worst_headings(rows) if width >= NARROW else ()
     spent = ("rounds", "seconds", "cost") if width >= NARROW else ()
     share = () if covered is None else ("of the way",)
-    table = plain_table("controller", "accuracy", *worst, *spent, *share)
+    metric = rows[0].leading_metric.name
+    table = plain_table("controller", escape(metric_label(metric)), *worst, *spent, *share)
     for place, row in enumerate(rows):
         name = row.contender + (" *" if place == 0 else "")
         if len(row.results) < seeds:
             name += f" ({len(row.results)} of {seeds} seeds)"
         cells = {
-            "worst class": "-" if row.worst_class is None else _percent(row.worst_class),
+            "worst class": _metric("accuracy", row.worst_class),
+            "worst client": _metric(metric, row.worst_client),
             "rounds": number_spread(row.rounds.mean, row.rounds.deviation, 0),
             "seconds": _number(row.seconds),
             "cost": _number(row.cost),
             "of the way": _share(None if covered is None else covered.get(row.contender)),
         }
         shown = [cells[heading] for heading in (*worst, *spent, *share)]
-        table.add_row(name, _percent(row.accuracy), *shown, style=_BEST if place == 0 else "")
+        table.add_row(name, _metric(metric, row.final), *shown, style=_BEST if place == 0 else "")
     return table
+
+
+def _worst_headings(rows: Sequence[ContenderSummary]) -> tuple[str, ...]:
+    """Return the headings for classes, where data streams in, and for clients."""
+    streams = any(row.stream_loss is not None for row in rows)
+    clients = any(row.worst_client is not None for row in rows)
+    return ("worst class",) * streams + ("worst client",) * clients
 
 
 def _target_table(rows: Sequence[ContenderSummary], target: Target, width: int) -> Table:
     """Return seconds and cost to the target; the least of those that always reach it is marked."""
     narrow = width < NARROW
     headings = ("seconds", "cost") if narrow else ("after seconds", "after cost")
-    table = plain_table(f"to {percent(target.accuracy)}", "reached", *headings)
+    table = plain_table(f"to {target}", "reached", *headings)
     sure = [row for row in rows if row.always_reached]
     for row in rows:
         cells = [f"{len(row.reached)} of {len(row.results)}"]
@@ -204,16 +223,17 @@ def _target_table(rows: Sequence[ContenderSummary], target: Target, width: int) 
 
 def _show_hindsight(console: Console, hindsight: Hindsight) -> None:
     best = hindsight.best
+    metric = best.leading_metric.name
     console.print(
         f"The best setting in hindsight is [{_BEST}]{best.contender}[/] (local steps x batch "
-        f"size) with {_percent(best.accuracy)}, "
+        f"size) with {_metric(metric, best.final)}, "
         f"of {count(len(hindsight.tried), 'fixed setting')} and FedAvg's own.",
     )
     if hindsight.gap is not None:
-        deviation = "" if hindsight.deviation is None else f" ± {points(hindsight.deviation)}"
+        gap = metric_difference(metric, hindsight.gap, hindsight.deviation)
         console.print(
-            f"It is {points(hindsight.gap)}{deviation} points of accuracy above FedAvg. "
-            '"Of the way" is the share of these points that a controller gains.',
+            f"Its {escape(metric_label(metric))} is {gap} better than FedAvg's. "
+            '"Of the way" is the share of this difference that a controller gains.',
         )
 
 
@@ -221,8 +241,8 @@ def _share(covered: float | None) -> str:
     return "-" if covered is None else percent(covered, 0)
 
 
-def _percent(spread: Spread) -> str:
-    return percent_spread(spread.mean, spread.deviation)
+def _metric(name: str, spread: Spread | None) -> str:
+    return "-" if spread is None else metric_spread(name, spread.mean, spread.deviation)
 
 
 def _number(spread: Spread) -> str:

@@ -2,15 +2,18 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.markup import escape
 from rich.text import Text
 
 from dynamite_fl._cli.views.tables import labelled_rows, limit_used
-from dynamite_fl._format import count, number, percent
+from dynamite_fl._format import count, metric_label, metric_value, number, percent
+from dynamite_fl._leading_metric import LeadingMetric
 from dynamite_fl.records import Limits
 from dynamite_fl.training.history import History
 from dynamite_fl.training.round_record import RoundRecord
@@ -28,8 +31,9 @@ class RunView:
     console: Console
     title: str
     limits: Limits
+    leading_metric: LeadingMetric
     _live: Live | None = None
-    _accuracy: float | None = None
+    _reached: str | None = None  # the latest value of the leading metric
     _last_line: float = -math.inf
     _start: float = field(default_factory=time.monotonic)
 
@@ -52,8 +56,9 @@ class RunView:
 
     def show(self, record: RoundRecord) -> None:
         """Show a round."""
-        if record.accuracy is not None:
-            self._accuracy = record.accuracy
+        if record.is_evaluated:
+            name = self.leading_metric.name
+            self._reached = metric_value(name, record.value(name))
         if self._live is not None:
             self._live.update(self._progress(record))
         elif time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
@@ -64,10 +69,12 @@ class RunView:
         rows, width = labelled_rows(), self.console.width
         rounds = "" if self.limits.rounds is None else f" of {self.limits.rounds:,}"
         rows.add_row("round", f"[bold]{record.round:,}[/bold]{rounds}")
-        if self._accuracy is not None:
-            rows.add_row("accuracy", f"[bold]{percent(self._accuracy)}[/bold]")
+        if self._reached is not None:
+            rows.add_row(_label(self.leading_metric.name), f"[bold]{self._reached}[/bold]")
         rows.add_row("local steps", f"{record.local_steps}")
         rows.add_row("mean batch", f"{record.batch_mean:.1f}")
+        if record.learning_rate is not None:
+            rows.add_row("learning rate", f"{record.learning_rate:.3g}")
         rows.add_row("seconds", limit_used(record.seconds, self.limits.deadline, width))
         rows.add_row("cost", limit_used(record.cost, self.limits.budget, width))
         left = self._seconds_left(record)
@@ -77,12 +84,14 @@ class RunView:
 
     def _line(self, record: RoundRecord) -> str:
         parts = [f"round {record.round:,}: "]
-        if self._accuracy is not None:
-            parts.append(f"accuracy {percent(self._accuracy)}, ")
+        if self._reached is not None:
+            parts.append(f"{_label(self.leading_metric.name)} {self._reached}, ")
         parts.append(
             f"{count(record.local_steps, 'local step')}, mean batch {record.batch_mean:.1f}, "
-            f"{number(record.seconds, 1)} s and cost {number(record.cost, 1)} spent"
         )
+        if record.learning_rate is not None:
+            parts.append(f"learning rate {record.learning_rate:.3g}, ")
+        parts.append(f"{number(record.seconds, 1)} s and cost {number(record.cost, 1)} spent")
         left = self._seconds_left(record)
         if left is not None:
             parts.append(f", done in about {left:,.0f} s")
@@ -97,15 +106,40 @@ class RunView:
 
 
 def show_summary(
-    console: Console, title: str, history: History, limits: Limits, ended: str | None
+    console: Console,
+    title: str,
+    history: History,
+    limits: Limits,
+    ended: str | None,
+    devices: Sequence[str] = (),
 ) -> None:
-    """Show what a training reached, what it spent and what is left."""
+    """Show what a training reached, what it spent and what is left.
+
+    Args:
+        console: Where to show it.
+        title: The first line.
+        history: The rounds of the training.
+        limits: The limits of the training.
+        ended: The limit that ended the training; None while it can go on.
+        devices: The names of the devices, as far as they are known.
+    """
     if not history:
         console.print(f"{title}: no round was played yet")
         return
     last, width = history[-1], console.width
     rows = labelled_rows()
-    rows.add_row("accuracy", _accuracy(history))
+    leading = history.leading_metric.name
+    rows.add_row(_label(leading), _reached(history))
+    for name, value in history.final_metrics.items():
+        if name not in (leading, "loss"):
+            rows.add_row(_label(name), metric_value(name, value))
+    if history.worst_client is not None and history.client_mean is not None:
+        client, value = history.worst_client
+        name = devices[client] if client < len(devices) else f"client {client}"
+        mean = metric_value(leading, history.client_mean)
+        rows.add_row(
+            "worst client", f"{escape(name)}, {metric_value(leading, value)}; {mean} on average"
+        )
     if history.worst_class is not None:
         name, accuracy = history.worst_class
         rows.add_row("worst class", f"{name}, {percent(accuracy)}")
@@ -129,14 +163,18 @@ def show_summary(
     console.print(Group(Text(title, style="bold"), rows))
 
 
-def _accuracy(history: History) -> str:
-    final: float | None = history.last("accuracy")
-    if final is None:
+def _reached(history: History) -> str:
+    if not history.final_metrics:
         return "not evaluated yet"
-    text = f"[bold]{percent(final)}[/bold] on the test data"
-    if history.best_accuracy > final:
-        text += f", {percent(history.best_accuracy)} at best"
+    metric, final, best = history.leading_metric, history.final, history.best
+    text = f"[bold]{metric_value(metric.name, final)}[/bold] on the test data"
+    if metric.better(best, final) or (math.isnan(final) and not math.isnan(best)):
+        text += f", {metric_value(metric.name, best)} at best"
     return text
+
+
+def _label(metric_name: str) -> str:
+    return escape(metric_label(metric_name))
 
 
 def _left_over(last: RoundRecord, limits: Limits) -> str:

@@ -15,15 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from dynamite_fl.client.flat_model import FlatModel
-from dynamite_fl.client.local_steps import Step
+from dynamite_fl.client.local_steps import Measured
+from dynamite_fl.client.messages import ClientState, Order
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import IntArray
+from dynamite_fl.task.losses import Loss
+from dynamite_fl.task.samples import TensorSamples
 
 
 def dense_layers(module: nn.Module, inputs: Tensor) -> list[nn.Linear]:
     """Return the linear layers of a model that consists of nothing else but ReLUs between them.
 
-    A flatten layer may come first. For any other model the list is empty.
+    A flatten layer may come first. For any other model the list is empty, also if layers share
+    weights, have other weights than ``nn.Linear`` has, or compute them from others.
 
     Example:
         >>> images = torch.zeros(5, 1, 2, 2)
@@ -46,6 +50,9 @@ def dense_layers(module: nn.Module, inputs: Tensor) -> list[nn.Linear]:
         above.in_features == below.out_features for below, above in pairwise(layers)
     )
     fits = fits and all(layer.weight.dtype == inputs.dtype for layer in layers)
+    weights = [weight for layer in layers for weight in (layer.weight, layer.bias)]
+    expected = [id(weight) for weight in weights if weight is not None]
+    fits = fits and [id(parameter) for parameter in module.parameters()] == expected
     return layers if fits else []
 
 
@@ -94,15 +101,16 @@ class DenseSteps:
 
     Args:
         model: The model that all clients train; it must have ``dense_layers``.
-        inputs: The inputs of all clients.
-        targets: The targets of all clients.
+        samples: The samples of all clients.
+        loss: The loss of each sample.
     """
 
-    def __init__(self, model: FlatModel, inputs: Tensor, targets: Tensor) -> None:
-        self._task, self._inputs, self._targets = model.task, inputs, targets
+    def __init__(self, model: FlatModel, samples: TensorSamples, loss: Loss) -> None:
+        self._task, self._loss, self.trained = model.task, loss, model.trained
+        self._inputs, self._targets = samples.inputs, samples.targets
         self._layers: list[_Layer] = []
         start = 0
-        for linear in dense_layers(model.module, inputs):
+        for linear in dense_layers(model.module, self._inputs):
             has_bias = len(list(linear.parameters())) == 2
             layer = _Layer(start, linear.out_features, linear.in_features, has_bias)
             self._layers.append(layer)
@@ -115,31 +123,51 @@ class DenseSteps:
         """The number of inputs of the first layer."""
         return self._layers[0].inputs
 
-    def step(self, weights: Tensor, batches: Sequence[IntArray], learning_rate: float) -> Step:
-        """Compute one local step of each client; see ``StepComputer``."""
-        rows, shares = _padded(batches, weights.dtype)
+    def begin(self, order: Order, clients: int) -> None:
+        """Begin at the global model; see ``StepComputer``."""
+        self._weights = order.weights.detach().repeat(clients, 1)  # (n, d)
+        self._learning_rate = order.learning_rate
+
+    def weights(self) -> Tensor:
+        """Return the local models; see ``StepComputer``."""
+        return self._weights.clone()
+
+    def gradient_sum(self) -> None:
+        """Return None, because steps are those of plain SGD; see ``StepComputer``."""
+
+    def kept_state(self) -> ClientState:
+        """Return nothing: plain SGD has no state; see ``StepComputer``."""
+        return ClientState()
+
+    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured | None:
+        """Take one local step of each client; see ``StepComputer``."""
+        rows, shares = _padded(batches, self._weights.dtype)
+        if not measure:
+            self._step_in_place(rows, shares)
+            return None
+        weights = self._weights
         losses, gradients = self._gradients(weights, rows, shares)
-        after = torch.sub(weights, gradients, alpha=learning_rate)
+        self._weights = torch.sub(weights, gradients, alpha=self._learning_rate)
         if self._task.penalty:
             losses = losses + self._task.penalty / 2 * weights.square().sum(1)
-        return Step(after, losses, gradients)
+        return Measured(losses, gradients)
 
-    def step_weights(
-        self, weights: Tensor, batches: Sequence[IntArray], learning_rate: float
-    ) -> Tensor:
-        """Take one local step of each client in place; see ``StepComputer``."""
-        rows, shares = _padded(batches, weights.dtype)
+    def gradients(self, weights: Tensor, batches: Sequence[IntArray]) -> Tensor:
+        """Return the gradient of each client's batch at its weights, (n, d)."""
+        return self._gradients(weights, *_padded(batches, weights.dtype))[1]
+
+    def _step_in_place(self, rows: Tensor, shares: Tensor) -> None:
+        """Change each layer's weights as soon as its gradient is known, which is faster."""
+        weights, rate = self._weights, self._learning_rate
         entering, _, errors = self._forward(weights, rows, shares)
-        kept = 1 - learning_rate * self._task.penalty
+        kept = 1 - rate * self._task.penalty
         with torch.no_grad():
             for at in self._backward(weights, entering, errors):
                 matrices = at.layer.matrices(weights)
                 columns = at.errors.transpose(1, 2)
-                matrices.baddbmm_(columns, at.inputs, beta=kept, alpha=-learning_rate)
+                matrices.baddbmm_(columns, at.inputs, beta=kept, alpha=-rate)
                 if at.layer.has_bias:
-                    biases = at.layer.biases(weights)
-                    biases.mul_(kept).sub_(at.errors.sum(1), alpha=learning_rate)
-        return weights
+                    at.layer.biases(weights).mul_(kept).sub_(at.errors.sum(1), alpha=rate)
 
     def gradient_variance(self, weights: Tensor, rows: IntArray) -> float:
         """Compute M_i, as ``probe.gradient_variance`` does.
@@ -192,7 +220,7 @@ class DenseSteps:
                 entering.append(layer.forward(weights, entering[-1]).relu_())
             outputs = self._layers[-1].forward(weights, entering[-1])
         outputs = outputs.flatten(0, 1).requires_grad_()
-        losses = self._task.loss(outputs, self._targets.index_select(0, rows.flatten()))
+        losses = self._loss(outputs, self._targets.index_select(0, rows.flatten()))
         (errors,) = torch.autograd.grad(losses, outputs, shares.flatten().to(losses.dtype))
         return entering, losses.detach().view(n, s), errors.view(n, s, -1)
 

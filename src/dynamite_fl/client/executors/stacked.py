@@ -7,21 +7,80 @@ to rounding.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from dynamite_fl._random import random_stream
 from dynamite_fl.client.client import Client, begin_round, finish_rounds
 from dynamite_fl.client.executors.dense import DenseSteps, dense_layers
-from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.flat_model import Compute, FlatModel
 from dynamite_fl.client.messages import ClientState, Order, Reply
+from dynamite_fl.client.optimizer import Optimizer
+from dynamite_fl.errors import InvalidInput
+from dynamite_fl.task.keyed_random import keyed_random
+from dynamite_fl.task.losses import Loss, per_sample_loss
+from dynamite_fl.task.samples import Samples, TensorSamples
+from dynamite_fl.task.task import Task
 
 _INPUTS_AT_ONCE = 2**19  # the numbers in the batches of a stack that a processor's cache can hold
 _LARGEST_MODEL = 2**18  # the number of weights above which calling torch is the smaller part
 
 
-def can_be_stacked(model: FlatModel, inputs: Tensor) -> bool:
+def can_be_stacked(model: FlatModel, samples: Samples, optimizer: Optimizer) -> bool:
     """Return whether ``run_stacked`` works for this model and is faster than one by one."""
-    return len(model) <= _LARGEST_MODEL and bool(dense_layers(model.module, inputs))
+    return (
+        isinstance(samples, TensorSamples)
+        and isinstance(samples.inputs, Tensor)
+        and isinstance(samples.targets, Tensor)
+        and optimizer.is_plain
+        and model.compute == Compute()
+        and model.trained == len(model) <= _LARGEST_MODEL
+        and bool(dense_layers(model.module, samples.inputs))
+        and all(parameter.requires_grad for parameter in model.module.parameters())
+        and _computes_as_alone(model, samples)
+    )
+
+
+def _computes_as_alone(model: FlatModel, samples: TensorSamples) -> bool:
+    """Return whether the gradients of two clients at once are those of each client alone.
+
+    They differ for what layers and losses do not show: hooks, replaced methods, and losses that
+    draw at random or depend on the other samples of a batch.
+    """
+    rows = np.linspace(0, len(samples) - 1, 5).astype(np.int64)
+    batches = [rows[:3], rows[3:]]
+    with keyed_random(random_stream(0, "stacking"), model.device):
+        loss = _loss_of_each_sample(model.task, samples)
+        if loss is None:
+            return False
+        weights = model.first_weights + 0.1 * torch.randn_like(model.first_weights)
+        steps = DenseSteps(model, samples, loss)
+        together = steps.gradients(weights.repeat(2, 1), batches)
+        alone = [model.gradient(weights, samples.batch(batch))[1] for batch in batches]
+    return all(
+        torch.allclose(ours, theirs, rtol=1e-3, atol=1e-5, equal_nan=True)
+        for ours, theirs in zip(together, alone, strict=True)
+    )
+
+
+@lru_cache(maxsize=4)
+def _loss_of_each_sample(task: Task, samples: TensorSamples) -> Loss | None:
+    """Return the task's loss as one of each sample; None if that is not known."""
+    if task.loss is None or task.predict is not None:
+        return None
+    known = per_sample_loss(task.loss)
+    if known is not None:
+        is_label = not samples.targets.is_floating_point()
+        return known if not is_label or int(samples.targets.min()) >= 0 else None
+    model = task.new_model(seed=0)
+    for size in (2, 3):  # a loss of each class could have the same shape as one of each sample
+        batch = samples.batch(np.zeros(size, dtype=np.int64))
+        if task.loss(*task.outputs_and_targets(model, batch)).shape != (size,):
+            return None
+    return task.loss
 
 
 def run_stacked(
@@ -30,14 +89,19 @@ def run_stacked(
     """Run a round of each client, computing the local steps of many clients together.
 
     Args:
-        clients: Clients that share their model, ``inputs`` and ``targets``. The model must have
-            ``dense_layers``.
+        clients: Clients that share their model and samples, for which ``can_be_stacked`` is true.
         orders: The order to each client, the same except for client and batch size.
         states: The state of each client.
     """
     if not clients:
         return []
-    steps = DenseSteps(clients[0].model, clients[0].inputs, clients[0].targets)
+    model, samples = clients[0].model, clients[0].samples
+    if not isinstance(samples, TensorSamples):
+        raise InvalidInput("only samples in tensors can be stacked")
+    loss = _loss_of_each_sample(model.task, samples)
+    if loss is None:
+        raise InvalidInput("only a loss that is known for each sample can be stacked")
+    steps = DenseSteps(model, samples, loss)
     rounds = [
         begin_round(client, order, state)
         for client, order, state in zip(clients, orders, states, strict=True)

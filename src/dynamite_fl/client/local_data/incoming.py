@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from dynamite_fl.client.client import Client
-from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.flat_model import Compute, FlatModel
 from dynamite_fl.client.local_data.sample_format import sample_format
 from dynamite_fl.client.local_data.sources import FolderSource
 from dynamite_fl.client.local_data.store import SampleStore
+from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.stream.buffer import NOTHING, Storage
 from dynamite_fl.task.task import Task
@@ -21,6 +22,8 @@ def incoming_client(
     seed: int = 0,
     storage: Storage | None = None,
     settings: ProbeSettings | None = None,
+    optimizer: Optimizer | None = None,
+    compute: Compute | None = None,
 ) -> Client:
     """Return a client whose samples arrive in a folder, as ``.npz`` files (``FolderSource``).
 
@@ -30,16 +33,18 @@ def incoming_client(
         seed: The seed of the training.
         storage: The policy and size of the buffer. Default: a reservoir of 10,000 samples.
         settings: The settings of a probe.
+        optimizer: What is done with gradients. Default: plain SGD.
+        compute: Where the model is computed. Default: on the CPU.
     """
-    model = FlatModel(task, seed)
+    model = FlatModel(task, seed, compute)
     storage = storage or Storage("reservoir", _DEFAULT_SIZE, seed)
     store = SampleStore(sample_format(model), storage, FolderSource(folder))
     return Client(
         model=model,
-        inputs=store.inputs,
-        targets=store.targets,
+        samples=store.samples,
         indices=NOTHING.rows,
         seed=seed,
         settings=settings or ProbeSettings(),
+        optimizer=optimizer or Optimizer(),
         incoming=store,
     )

@@ -11,6 +11,7 @@ from torch import Tensor
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.local_data.sources import Delivery
 from dynamite_fl.errors import InvalidInput
+from dynamite_fl.task.batch import to_device
 
 
 @dataclass(frozen=True)
@@ -80,15 +81,26 @@ def _check(
 
 
 def sample_format(model: FlatModel) -> SampleFormat:
-    """Return the format of a model's samples, from its task's training data and its outputs.
+    """Return the format of a model's samples, from its task's data and the model's outputs.
 
     Integer targets are labels if the model has more than one output.
     """
     task = model.task
-    inputs, targets = task.train_inputs[:1], task.train_targets[:1]
+    shown = task.train if task.has_train_data else task.test
+    batch = shown.batch(np.zeros(1, dtype=np.int64))
+    parts = list(batch) if isinstance(batch, tuple) else []
+    if len(parts) != 2 or not all(isinstance(part, Tensor) for part in parts):
+        raise InvalidInput(
+            "samples that arrive in a folder have one array of inputs and one of targets: the "
+            "task's data must have them too, to show their format"
+        )
+    inputs, targets = parts
+    model.load(model.first_weights)
+    model.module.eval()
     with torch.no_grad():
-        outputs = model.outputs(model.first_weights, inputs)
-    are_labels = outputs.dim() == 2 and outputs.shape[1] > 1 and not targets.is_floating_point()
+        outputs, _ = task.outputs_and_targets(model.module, to_device(batch, model.device))
+    is_matrix = isinstance(outputs, Tensor) and outputs.dim() == 2 and outputs.shape[1] > 1
+    are_labels = is_matrix and targets.dim() == 1 and not targets.is_floating_point()
     return SampleFormat(
         input_shape=tuple(inputs.shape[1:]),
         target_shape=tuple(targets.shape[1:]),

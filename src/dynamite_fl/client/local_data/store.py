@@ -11,6 +11,7 @@ from dynamite_fl.client.local_data.sources import Delivery, Source
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import NOTHING, Buffer, Storage
+from dynamite_fl.task.samples import TensorSamples
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +51,8 @@ class SampleStore:
         source: The source of the samples.
 
     Attributes:
-        inputs: The inputs that rows point into, for ``Client``.
-        targets: The targets that rows point into, for ``Client``.
+        inputs: The inputs that rows point into.
+        targets: The targets that rows point into.
     """
 
     def __init__(self, sample_format: SampleFormat, storage: Storage, source: Source) -> None:
@@ -71,6 +72,11 @@ class SampleStore:
         self._buffer = NOTHING
         self._round_index: int | None = None
         self._new_rows = NOTHING.rows
+
+    @property
+    def samples(self) -> TensorSamples:
+        """The samples that rows point into, for ``Client``."""
+        return TensorSamples(self.inputs, self.targets)
 
     @property
     def seen(self) -> int:

@@ -104,19 +104,16 @@ class DynamicTau:
     limits do not allow a round of these local steps, they are reduced until one fits.
 
     Attributes:
-        learning_rate: eta, the step size of local steps.
         phi: The authors' control parameter. They use 0.025 for the SVM and 5e-5 for the CNN.
         batch_size: s, the samples of each client in a local step.
         count_rounds: Whether given rounds count as a third resource. The authors limit no rounds.
     """
 
-    learning_rate: float
     phi: float = 0.025
     batch_size: int = 60
     count_rounds: bool = False
 
     def __post_init__(self) -> None:
-        check_number("learning_rate", self.learning_rate, positive=True)
         check_number("phi", self.phi, positive=True)
         check_whole("batch_size", self.batch_size)
 
@@ -151,12 +148,14 @@ class DynamicTau:
         """Plan the local steps of least bound."""
         state = replace(state, loss=update_loss(state.loss, report))
         clients = fleet.subset(cohort)
-        steps = self._best_steps(clients, remaining, state)
+        steps = self._best_steps(clients, remaining, state, report.learning_rate)
         plan = _reduce_to_fit(clients, remaining, steps, self.batch_size)
         return plan, replace(state, local_steps=plan.local_steps)
 
-    def _best_steps(self, fleet: Fleet, limits: Limits, state: DynamicTauState) -> int:
-        geometry = loss_geometry(known_means(state.loss), self.learning_rate)
+    def _best_steps(
+        self, fleet: Fleet, limits: Limits, state: DynamicTauState, learning_rate: float
+    ) -> int:
+        geometry = loss_geometry(known_means(state.loss), learning_rate)
         if geometry is None or math.isnan(state.loss.lipschitz):
             return state.local_steps
         most = min(_FASTEST_RISE * state.local_steps, limits.max_local_steps)
@@ -166,7 +165,7 @@ class DynamicTau:
             tau,
             np.min([resource.steps(tau) for resource in resources], axis=0),
             local_bias(geometry, tau),
-            learning_rate=self.learning_rate,
+            learning_rate=learning_rate,
             lipschitz=state.loss.lipschitz,
             phi=self.phi,
         )

@@ -2,7 +2,7 @@
 
 The gain of a local step is the amount by which it lowers the loss. The local steps of a round are
 divided into a first half and a second half. The first half of a round shows the gradient at the
-model with which the round begins. This gradient is compared with earlier rounds:
+model with which the round begins. This gradient is compared with the movement of earlier rounds:
 
 - Its inner product with an earlier first half is the gain of a step in the first half of a round.
 - Its inner product with an earlier second half is the gain of a step in the second half. It is
@@ -11,6 +11,10 @@ model with which the round begins. This gradient is compared with earlier rounds
 The two factors of a product come from different batches, so noise does not look like gain. There
 is one exception: a round begins by correcting the noise that the round before it left in the model.
 So the gradient is not compared with the last round, only with the rounds before it.
+
+With plain SGD, the movement is the gradient times the learning rate, so the movement shows both.
+Other optimisers, clipping and FedProx's term move otherwise, so clients also send the sum of their
+gradients.
 
 The gain of the t-th local step is modelled by the curve g (1 - a t)^3 through both measurements. It
 falls fast at first, because clients soon learn what is in their own data. Beyond t = 1/a it is
@@ -43,16 +47,17 @@ def _empty() -> FloatArray:
 class GainEstimate:
     """The estimated gain of local steps. Recent rounds count most.
 
-    Gradients are sketches of shape (m,), and gains are for a learning rate of 1. "Earlier rounds"
-    are all rounds except the last one, which is kept apart until the next round.
+    Movements are sketches of shape (m,), divided by the learning rate, and gains are for a learning
+    rate of 1. "Earlier rounds" are all rounds except the last one, which is kept apart until the
+    next round.
 
     Attributes:
-        first_half: The mean gradient of a step in the first halves of earlier rounds.
+        first_half: The mean movement of a step in the first halves of earlier rounds.
         second_half: The same for the second halves.
         mean_steps: The mean number of local steps of earlier rounds.
         newest_steps: The number of local steps of the newest earlier round.
         path_weight: The total weight of earlier rounds. It is 0 before the second round.
-        last_first_half: The mean gradient of a step in the first half of the last round.
+        last_first_half: The mean movement of a step in the first half of the last round.
         last_second_half: The same for the second half.
         last_steps: The number of local steps of the last round. It is 0 before the first round.
         first_gain: The mean gain of a step in a first half. It estimates the squared norm of the
@@ -62,6 +67,8 @@ class GainEstimate:
         gain_weight: The total weight of the measured gains. It is 0 before the third round.
         largest_variance: The largest gradient variance of a round so far, averaged over clients.
         most_steps: The most local steps of a round, half of the smallest number that diverged.
+        rate_factor: How far a step moves the model along its gradient, relative to plain SGD. With
+            plain SGD it is 1; momentum and Adam make more of the same learning rate.
     """
 
     first_half: FloatArray = field(default_factory=_empty)
@@ -78,6 +85,7 @@ class GainEstimate:
     gain_weight: float = 0.0
     largest_variance: float = 0.0
     most_steps: float = math.inf
+    rate_factor: float = 1.0
 
     @property
     def standard_error(self) -> float:
@@ -109,6 +117,7 @@ def update_gain(
         learning_rate: eta, by which the movement of a step is divided to get its gradient.
     """
     first_half, second_half = path.first_half / learning_rate, path.second_half / learning_rate
+    gradient = first_half if path.gradient is None else path.gradient
     after = replace(
         _include_last_round(gain),
         last_first_half=first_half,
@@ -116,11 +125,13 @@ def update_gain(
         last_steps=local_steps,
     )
     after = _limit_diverging_steps(after, path, local_steps)
+    if path.gradient is not None:
+        after = _update_rate_factor(after, first_half, path.gradient)
     if gain.path_weight == 0:
         return after
     # ``gain`` does not include the last round yet, so this compares with the rounds before it.
-    deviation = float(first_half @ gain.first_half) - gain.first_gain
-    second_deviation = float(first_half @ gain.second_half) - gain.second_gain
+    deviation = float(gradient @ gain.first_half) - gain.first_gain
+    second_deviation = float(gradient @ gain.second_half) - gain.second_gain
     weight = _MEMORY * gain.gain_weight + 1
     return replace(
         after,
@@ -152,6 +163,19 @@ def _include_last_round(gain: GainEstimate) -> GainEstimate:
         newest_steps=float(gain.last_steps),
         path_weight=weight,
     )
+
+
+def _update_rate_factor(
+    gain: GainEstimate, movement: FloatArray, gradient: FloatArray
+) -> GainEstimate:
+    """Return the estimate with the effective learning rate that one more round shows."""
+    square = float(gradient @ gradient)
+    if not square > 0:
+        return gain
+    factor = max(float(movement @ gradient) / square, 0.0)
+    if gain.path_weight == 0 and gain.rate_factor == 1.0:
+        return replace(gain, rate_factor=factor)
+    return replace(gain, rate_factor=_MEMORY * gain.rate_factor + (1 - _MEMORY) * factor)
 
 
 def _limit_diverging_steps(gain: GainEstimate, path: PathReport, local_steps: int) -> GainEstimate:

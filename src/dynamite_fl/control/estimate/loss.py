@@ -81,6 +81,7 @@ def update_loss(
         ...     round_index=2,
         ...     clients=np.array([0, 1]),
         ...     local_steps=1,
+        ...     learning_rate=0.1,
         ...     batch_sizes=np.array([8, 8]),
         ...     present=np.array([True, True]),
         ...     samples=np.array([100.0, 300.0]),

@@ -103,6 +103,7 @@ def update_speeds(speeds: SpeedEstimates, report: RoundReport) -> SpeedEstimates
         ...         round_index=1,
         ...         clients=np.array([1]),
         ...         local_steps=1,
+        ...         learning_rate=0.1,
         ...         batch_sizes=np.array([size]),
         ...         present=np.array([True]),
         ...         samples=np.array([500.0]),

@@ -1,0 +1,94 @@
+"""What server optimisers work on, and the step from an averaged round to the new global model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dynamite_fl.records import FloatArray
+from dynamite_fl.training.server_optimizer import ServerOptimizer
+
+
+@dataclass(frozen=True, eq=False)
+class ServerState:
+    """What a server optimiser carries from round to round.
+
+    Attributes:
+        first_moment: The momentum, or the mean movement of earlier rounds, (d,). None before the
+            first round, and if the optimiser has none.
+        second_moment: The mean square of the movement of earlier rounds, (d,). None likewise.
+    """
+
+    first_moment: Tensor | None = None
+    second_moment: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class AveragedRound:
+    """The local models of a round and their average.
+
+    Attributes:
+        weights: The global model before the round, w, (d,).
+        average: The average of the local models, (d,).
+        updates: The local models that were averaged, w_i.
+        shares: The weight of each of them in the average, p_i = D_i / D.
+    """
+
+    weights: Tensor
+    average: Tensor
+    updates: Sequence[Tensor]
+    shares: FloatArray
+
+    def first(self, count: int) -> "AveragedRound":
+        """Return the same for the first numbers of the model only."""
+        return replace(
+            self,
+            weights=self.weights[:count],
+            average=self.average[:count],
+            updates=[update[:count] for update in self.updates],
+        )
+
+    @property
+    def movement(self) -> Tensor:
+        """The movement of the average, w - average, which takes the place of a gradient."""
+        return self.weights - self.average
+
+    @property
+    def squared_norm(self) -> float:
+        """The squared norm of the movement of the average."""
+        return _squared_norm(self.movement)
+
+    @property
+    def mean_squared_norm(self) -> float:
+        """The mean squared norm of the clients' movements, sum_i p_i |w - w_i|^2."""
+        norms = [_squared_norm(self.weights - update) for update in self.updates]
+        return sum(float(share) * norm for share, norm in zip(self.shares, norms, strict=True))
+
+
+def server_step(
+    server: ServerOptimizer, averaged: AveragedRound, state: ServerState, trained: int
+) -> tuple[Tensor, ServerState]:
+    """Return the new global model, and the optimiser's state after the round.
+
+    Args:
+        server: The server optimiser.
+        averaged: The local models of the round and their average.
+        state: The optimiser's state before the round.
+        trained: How many of the model's numbers are trained weights. They come first. The other
+            numbers are statistics, such as those of batch normalisation, and are always averaged.
+
+    Example:
+        >>> import numpy as np
+        >>> from dynamite_fl.training.server_optimizer import FedAvgM
+        >>> old, new = torch.tensor([1.0, 1.0]), torch.tensor([0.5, 0.5])
+        >>> averaged = AveragedRound(old, new, [new], np.array([1.0]))
+        >>> server_step(FedAvgM(learning_rate=2.0), averaged, ServerState(), trained=1)[0]
+        tensor([0.0000, 0.5000])
+    """
+    weights, state = server.step(averaged.first(trained), state)
+    return torch.cat([weights, averaged.average[trained:]]), state
+
+
+def _squared_norm(vector: Tensor) -> float:
+    return float(torch.linalg.vector_norm(vector, dtype=torch.float64)) ** 2

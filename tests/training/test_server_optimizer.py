@@ -1,0 +1,220 @@
+"""Server optimisers, against the pseudo-code of their papers written out number by number.
+
+The problem is small: client i has p_i of the samples and the loss a_i |x - b_i|^2 / 2, and takes
+three local steps in a round.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dynamite_fl.errors import InvalidInput
+from dynamite_fl.training.aggregate import average
+from dynamite_fl.training.server_optimizer import (
+    SERVER_OPTIMIZERS,
+    Average,
+    FedAdam,
+    FedAvgM,
+    FedExP,
+    FedYogi,
+    ServerOptimizer,
+    make_server,
+    server_table,
+)
+from dynamite_fl.training.server_step import AveragedRound, ServerState, server_step
+
+Vector = list[float]
+
+SAMPLES = np.array([10.0, 30.0, 60.0])
+SHARES = [0.1, 0.3, 0.6]
+CURVATURES = [1.0, 0.5, 2.0]
+OPTIMA = [[3.0, -1.0, 0.5, 8.0], [-2.0, 4.0, 0.0, -8.0], [0.5, 0.5, -6.0, 0.1]]
+START = [1.0, -2.0, 3.0, 0.25]
+ROUNDS = 7
+
+
+def local_model(client: int, x: Vector) -> Vector:
+    """Return x after three steps of gradient descent on the client's loss, at a rate of 0.2."""
+    for _ in range(3):
+        x = [z - 0.2 * CURVATURES[client] * (z - b) for z, b in zip(x, OPTIMA[client], strict=True)]
+    return x
+
+
+def trained(server: ServerOptimizer) -> tuple[Vector, ServerState]:
+    """Return the model and the state after some rounds, as computed by the package."""
+    weights, state = torch.tensor(START, dtype=torch.float64), ServerState()
+    for _ in range(ROUNDS):
+        updates = [
+            torch.tensor(local_model(i, weights.tolist()), dtype=torch.float64) for i in range(3)
+        ]
+        averaged = AveragedRound(weights, average(updates, SAMPLES), updates, SAMPLES / 100)
+        weights, state = server_step(server, averaged, state, trained=weights.numel())
+    return weights.tolist(), state
+
+
+def mean(vectors: list[Vector]) -> Vector:
+    return [
+        sum(p * z for p, z in zip(SHARES, column, strict=True))
+        for column in zip(*vectors, strict=True)
+    ]
+
+
+def minus(left: Vector, right: Vector) -> Vector:
+    return [a - b for a, b in zip(left, right, strict=True)]
+
+
+def literal_average() -> Vector:
+    x = START
+    for _ in range(ROUNDS):
+        x = mean([local_model(i, x) for i in range(3)])
+    return x
+
+
+def literal_fedavgm(beta: float, eta: float) -> Vector:
+    """Write out Hsu et al.: v <- beta v + Delta w and w <- w - v, with the mean Delta w."""
+    w, v = START, [0.0] * 4
+    for _ in range(ROUNDS):
+        delta = mean([minus(w, local_model(k, w)) for k in range(3)])
+        v = [beta * old + d for old, d in zip(v, delta, strict=True)]
+        w = [z - eta * step for z, step in zip(w, v, strict=True)]
+    return w
+
+
+def adam(v: float, square: float, beta2: float) -> float:
+    return beta2 * v + (1 - beta2) * square
+
+
+def yogi(v: float, square: float, beta2: float) -> float:
+    return v - (1 - beta2) * square * math.copysign(1.0, v - square)
+
+
+def literal_fedopt(
+    second: Callable[[float, float, float], float],
+    eta: float,
+    beta1: float,
+    beta2: float,
+    tau: float,
+) -> tuple[Vector, Vector, Vector]:
+    """Write out Algorithm 2 of Reddi et al., with Delta_i = x_i,K - x_t and v_-1 = tau^2."""
+    x, m, v = START, [0.0] * 4, [tau**2] * 4
+    for _ in range(ROUNDS):
+        delta = mean([minus(local_model(i, x), x) for i in range(3)])
+        for j in range(4):
+            m[j] = beta1 * m[j] + (1 - beta1) * delta[j]
+            v[j] = second(v[j], delta[j] ** 2, beta2)
+        x = [x[j] + eta * m[j] / (math.sqrt(v[j]) + tau) for j in range(4)]
+    return x, m, v
+
+
+def literal_fedexp(epsilon: float) -> tuple[Vector, list[float]]:
+    """Write out Jhunjhunwala et al. with p_i in place of 1/M; return the step sizes too."""
+    w, steps = START, []
+    for _ in range(ROUNDS):
+        deltas = [minus(w, local_model(i, w)) for i in range(3)]
+        total = sum(p * sum(d * d for d in delta) for p, delta in zip(SHARES, deltas, strict=True))
+        mean_delta = mean(deltas)
+        eta = max(1.0, total / (2 * (sum(d * d for d in mean_delta) + epsilon)))
+        steps.append(eta)
+        w = [z - eta * d for z, d in zip(w, mean_delta, strict=True)]
+    return w, steps
+
+
+def test_average() -> None:
+    weights, state = trained(Average())
+    assert weights == pytest.approx(literal_average(), rel=1e-12)
+    assert (state.first_moment, state.second_moment) == (None, None)
+
+
+@pytest.mark.parametrize(("beta", "eta"), [(0.9, 1.0), (0.5, 0.3), (0.0, 1.0)])
+def test_fedavgm(beta: float, eta: float) -> None:
+    weights, state = trained(FedAvgM(momentum=beta, learning_rate=eta))
+    assert weights == pytest.approx(literal_fedavgm(beta, eta))
+    assert state.second_moment is None
+
+
+@pytest.mark.parametrize(("kind", "second"), [(FedAdam, adam), (FedYogi, yogi)])
+@pytest.mark.parametrize("settings", [(0.03, 0.9, 0.99, 0.001), (0.5, 0.0, 0.3, 0.1)])
+def test_fedadam_and_fedyogi(
+    kind: type[FedAdam],
+    second: Callable[[float, float, float], float],
+    settings: tuple[float, float, float, float],
+) -> None:
+    eta, beta1, beta2, tau = settings
+    weights, state = trained(kind(learning_rate=eta, beta1=beta1, beta2=beta2, tau=tau))
+    x, m, v = literal_fedopt(second, *settings)
+    assert weights == pytest.approx(x)
+    assert state.first_moment is not None
+    assert state.second_moment is not None
+    assert state.first_moment.neg().tolist() == pytest.approx(m)  # ours is w - average
+    assert state.second_moment.tolist() == pytest.approx(v)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 30.0])
+def test_fedexp(epsilon: float) -> None:
+    weights, _ = trained(FedExP(epsilon=epsilon))
+    expected, steps = literal_fedexp(epsilon)
+    assert weights == pytest.approx(expected)
+    assert (max(steps) > 1) == (epsilon < 1)  # else this would only test an average
+
+
+def test_fedexp_by_hand() -> None:
+    """Six clients move by 2, all at right angles: the mean square is 4, and |mean|^2 is 4/6."""
+    weights = torch.zeros(6)
+    updates = list(-2 * torch.eye(6))
+    averaged = AveragedRound(weights, average(updates, np.ones(6)), updates, np.ones(6) / 6)
+    after, _ = FedExP(epsilon=1e-12).step(averaged, ServerState())
+    assert after.tolist() == pytest.approx([-3 * 2 / 6] * 6)  # 4 / (2 * 4/6) = 3 times the mean
+
+
+def test_clients_that_agree_are_not_extrapolated() -> None:
+    weights, same = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 4.0])
+    averaged = AveragedRound(weights, same, [same, same], np.array([0.5, 0.5]))
+    assert FedExP(epsilon=1e-12).step(averaged, ServerState())[0].tolist() == same.tolist()
+
+
+@pytest.mark.parametrize("name", SERVER_OPTIMIZERS)
+def test_a_table_makes_the_same_optimiser_again(name: str) -> None:
+    server = make_server(name)
+    table = server_table(server)
+    assert table["name"] == name
+    assert make_server(**table) == server
+
+
+def test_settings_stay_in_a_table() -> None:
+    assert server_table(FedYogi(learning_rate=1, tau=0.5)) == {
+        "name": "fedyogi",
+        "learning_rate": 1,
+        "beta1": 0.9,
+        "beta2": 0.99,
+        "tau": 0.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "complaint"),
+    [
+        ("fedadm", {}, "there is no server optimiser 'fedadm': did you mean 'fedadam'"),
+        ("fedadam", {"learning_rat": 1}, "fedadam has no setting 'learning_rat': did you mean"),
+        ("average", {"learning_rate": 1}, "average has no setting 'learning_rate': it has none"),
+        ("fedadam", {"learning_rate": 0}, r"server\.learning_rate is 0: it must be a number above"),
+        ("fedadam", {"beta1": 1}, r"server\.beta1 is 1: it must be below 1"),
+        ("fedyogi", {"beta2": -0.1}, r"server\.beta2 is -0\.1"),
+        ("fedyogi", {"tau": 0}, r"server\.tau is 0"),
+        ("fedavgm", {"momentum": 1.5}, r"server\.momentum is 1\.5: it must be below 1"),
+        ("fedavgm", {"learning_rate": "fast"}, r"server\.learning_rate is 'fast'"),
+        ("fedexp", {"epsilon": math.nan}, r"server\.epsilon is nan"),
+    ],
+)
+def test_what_cannot_be_used(name: str, settings: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=complaint):
+        make_server(name, **settings)
+
+
+def test_other_objects_are_refused() -> None:
+    other: Any = FedAdam
+    with pytest.raises(InvalidInput, match=r"server is <class .* an object of dynamite_fl\.server"):
+        server_table(other)
