@@ -6,7 +6,6 @@ evaluation mode has the accuracy that is reported. CIFAR-10 is searched for in $
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 import dynamite_fl as fl
 
@@ -20,7 +19,7 @@ class Augmented(torch.utils.data.Dataset):
 
     def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
         top, left = torch.randint(9, (2,)).tolist()
-        image = pad(self.images[row], (4, 4, 4, 4))[:, top : top + 32, left : left + 32]
+        image = nn.functional.pad(self.images[row], [4] * 4)[:, top : top + 32, left : left + 32]
         return image.flip(-1) if torch.rand(()) < 0.5 else image, self.labels[row]
 
 
@@ -45,7 +44,7 @@ def resnet18(w: int) -> nn.Module:
     return nn.Sequential(*first, *blocks, nn.AvgPool2d(4), nn.Flatten(), nn.Linear(8 * w, 10))
 
 
-def make_task(samples: int = 50_000, width: int = 16) -> fl.Task:
+def make_task(samples: int = 50_000, width: int = 8) -> fl.Task:
     data, model = fl.load_dataset("cifar10"), lambda: resnet18(width)
     train = Augmented(data.train_inputs[:samples], data.train_labels[:samples])
     test = data.test_inputs[: samples // 25], data.test_labels[: samples // 25]
@@ -53,6 +52,8 @@ def make_task(samples: int = 50_000, width: int = 16) -> fl.Task:
 
 
 if __name__ == "__main__":
-    limits = fl.Limits(deadline=600, budget=6, cost_per_sample=0.0005, cost_per_round=0.2)
+    limits = fl.Limits(deadline=600, budget=10, cost_per_sample=0.0005, cost_per_round=0.2)
     sgd = fl.Optimizer("SGD", momentum=0.9, weight_decay=5e-4)
-    print(fl.train(make_task(), limits=limits, learning_rate=0.05, optimizer=sgd))
+    fixed = fl.controllers.FedAvg(local_steps=8, batch_size=32)  # others choose small batches
+    how = {"devices": "testbed5", "controller": fixed, "learning_rate": 0.05, "optimizer": sgd}
+    print(fl.train(make_task(), limits=limits, **how))

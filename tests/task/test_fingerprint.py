@@ -157,3 +157,22 @@ def test_a_single_number_in_a_batch_is_covered() -> None:
 def test_parts_that_are_missing_are_left_out() -> None:
     assert fingerprint(replace(TASK, train_data=None)).keys() == {"model", "test data"}
     assert fingerprint(replace(TASK, test_data=None)).keys() == {"model", "training data"}
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_values_of_frozen_weights_matter(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run must not go on with another model beneath its adapters."""
+    if large:
+        monkeypatch.setattr(fingerprint_module, "_WHOLE_BYTES", 4)
+
+    def adapted(shift: float) -> Task:
+        def model() -> nn.Module:
+            base = nn.Linear(3, 3).requires_grad_(False)
+            with torch.no_grad():
+                base.weight.add_(shift)
+            return nn.Sequential(base, nn.Linear(3, 2))
+
+        return replace(TASK, model=model)
+
+    assert fingerprint(adapted(0.0))["model"] == fingerprint(adapted(0.0))["model"]
+    assert fingerprint(adapted(0.0))["model"] != fingerprint(adapted(1.0))["model"]

@@ -284,3 +284,25 @@ def test_one_sample_is_enough() -> None:
         assert len(samples) == 1
         assert samples.batch(np.array([0, 0]))[1].tolist() == [2, 2]
     assert isinstance(as_samples("data", Items(pairs()[:1])), DatasetSamples)
+
+
+class ManyAtOnce(Dataset[Any]):
+    """A dataset that loads a batch at once, as torch's loader asks for it."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, row: int) -> Any:
+        raise AssertionError("samples are not loaded one by one")
+
+    def __getitems__(self, rows: list[int]) -> list[Any]:
+        return [(torch.tensor([float(row)]), row % 2) for row in rows]
+
+
+def test_a_dataset_that_loads_a_batch_at_once_does_so() -> None:
+    samples = as_samples("data", ManyAtOnce())
+    inputs, labels = samples.batch(np.array([4, 1]))
+    assert inputs.tolist() == [[4.0], [1.0]]
+    assert labels.tolist() == [0, 1]
+    part = as_samples("data", Subset(ManyAtOnce(), [3, 2]))
+    assert part.batch(np.array([0, 1]))[0].tolist() == [[3.0], [2.0]]

@@ -26,10 +26,10 @@ def fingerprint(task: Task) -> dict[str, str]:
     """Return a digest of 16 hexadecimal digits for each part of a task.
 
     The parts are the training data with its clients, the test data, and the model: the names and
-    shapes of its weights, and the penalty. Of tensors above 64 MB and of datasets the digest covers
-    the number of samples and some evenly spaced ones, so that it takes well below a second. If
-    each client has data of its own, all clients share these bounds. It is the same on every
-    machine.
+    shapes of its weights, the values of frozen ones, and the penalty. Of tensors above 64 MB and of
+    datasets the digest covers the number of samples and some evenly spaced ones, so that it takes
+    well below a second. If each client has data of its own, all clients share these bounds. It is
+    the same on every machine.
 
     Example:
         >>> from dynamite_fl.task.registry import make_task
@@ -101,9 +101,16 @@ def _evenly_spaced(samples: int, most: int) -> IntArray:
 
 def _model_digest(task: Task) -> str:
     digest = hashlib.blake2b(f"penalty {task.penalty!r}\n".encode(), digest_size=_DIGEST_BYTES)
-    for name, tensor in task.new_model(seed=0).state_dict().items():
-        if isinstance(tensor, Tensor):  # a module may add other things to its state
-            digest.update(_line(name, tensor))
+    model = task.new_model(seed=0)
+    weights = model.named_parameters(remove_duplicate=False)
+    frozen = {name for name, weight in weights if not weight.requires_grad}
+    for name, tensor in model.state_dict().items():
+        if not isinstance(tensor, Tensor):  # a module may add other things to its state
+            continue
+        digest.update(_line(name, tensor))
+        if name in frozen:
+            spaced = tensor.detach().reshape(-1)[:: max(tensor.nbytes // _WHOLE_BYTES, 1)]
+            digest.update(_bytes(spaced))
     return digest.hexdigest()
 
 

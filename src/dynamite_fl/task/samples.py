@@ -89,10 +89,11 @@ class TensorSamples:
 
 @dataclass(frozen=True, eq=False)
 class DatasetSamples:
-    """Samples of a map-style dataset, loaded one by one when they are needed.
+    """Samples of a map-style dataset, loaded when they are needed.
 
     Attributes:
-        dataset: The dataset: it has a length, and ``dataset[i]`` is a sample.
+        dataset: The dataset: it has a length, and ``dataset[i]`` is a sample. If it has a method
+            ``__getitems__``, as Hugging Face's have, that loads all samples of a batch at once.
         collate: Makes a batch of a list of samples.
     """
 
@@ -104,7 +105,11 @@ class DatasetSamples:
 
     def batch(self, rows: IntArray) -> Batch:
         """Load the samples in these rows and collate them; see ``Samples``."""
-        return self.collate([self.dataset[int(row)] for row in rows])
+        places = rows.tolist()
+        load_many = getattr(self.dataset, "__getitems__", None)
+        if load_many is not None:
+            return self.collate(load_many(places))
+        return self.collate([self.dataset[row] for row in places])
 
     def labels(self) -> NDArray[Any]:
         """Return the labels that the dataset states, or read them off its samples."""

@@ -48,6 +48,10 @@ _ADVICE = {
     r"index out of range in self": (
         "an input is not less than the number of rows of an nn.Embedding, or is negative"
     ),
+    r"must be Tensor, not (list|str)": (
+        "samples must hold tensors or numbers, such as those of dataset.with_format('torch'), or "
+        "Task.collate_fn must make tensors of them"
+    ),
     r"must be Tensor, not|object has no attribute '(argmax|shape|size|dim)'": (
         "it is given something else than a tensor: if the model returns several outputs, pick one "
         "of them by Task.predict; if the data holds lists, let Task.collate_fn make tensors of them"
