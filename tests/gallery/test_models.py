@@ -106,6 +106,7 @@ def frozen_with_norm() -> nn.Module:
     return nn.Sequential(first, nn.BatchNorm1d(4, momentum=None), nn.ReLU(), nn.Linear(4, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", [ReplacedBuffers, UnsavedBuffer, Recurrent, Tied, Unused, frozen_with_norm]
 )
