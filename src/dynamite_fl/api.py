@@ -362,7 +362,8 @@ def describe_job(
         "training": {**asdict(settings), "track": list(settings.track)},
     }
     resolved = resolve_tables(tables, folder=Path())
-    specs = (resolved["task"].get("use"), resolved["controller"]["name"])
+    names = (resolved[table]["name"] for table in ("controller", "optimizer"))
+    specs = (resolved["task"].get("use"), *names)
     own = [folder for spec in specs if (folder := module_folder(spec)) is not None]
     return TrainingJob(resolved, tuple(dict.fromkeys([*own, Path.cwd()])))
 

@@ -165,8 +165,8 @@ class StateEntry:
 
     Attributes:
         parameter: The position of the weight that it belongs to.
-        name: Its name, such as ``exp_avg``.
-        value: Its value.
+        name: The name of the entry, such as ``exp_avg``.
+        value: The value of the entry.
     """
 
     parameter: int

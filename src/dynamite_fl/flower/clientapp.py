@@ -133,7 +133,7 @@ class _TimedSteps(AutogradSteps):
 
     Args:
         client: The client that takes the steps.
-        state: Its state before the round.
+        state: The client's state before the round.
         cpu_share: The share of the time in which it computes; it sleeps in the rest of the time.
 
     Attributes:
