@@ -39,6 +39,7 @@ from dynamite_fl.task.fingerprint import fingerprint
 from dynamite_fl.task.registry import load_task
 from dynamite_fl.task.task import Task
 from dynamite_fl.tracking.track import check_installed
+from dynamite_fl.training.averaging import Averaging, averaging_table
 from dynamite_fl.training.evaluate import evaluate as measure
 from dynamite_fl.training.history import History
 from dynamite_fl.training.loop import Training
@@ -105,6 +106,7 @@ def train(
     stream: Stream | None = None,
     controller: Controller[Any] | str = DEFAULT_CONTROLLER,
     server: ServerOptimizer | str = DEFAULT_SERVER,
+    averaging: Averaging | str | None = None,
     schedule: str = "constant",
     warmup: float = 0.0,
     final_rate: float = 0.01,
@@ -143,6 +145,10 @@ def train(
             ``module:Class``, or an object.
         server: What the server makes of the average of a round: ``average``, ``fedavgm``,
             ``fedadam``, ``fedyogi``, ``fedexp``, or an object of ``dynamite_fl.server``.
+        averaging: How the local models of a round are averaged: ``mean``, ``clipped-mean``,
+            ``median``, ``trimmed-mean``, ``geometric-median``, or an object of
+            ``dynamite_fl.server``. All but ``mean``, the default, resist devices that send bad
+            models.
         schedule: How the learning rate changes as the limits are used up: ``constant``, ``linear``
             or ``cosine``.
         warmup: The share of the limits during which the learning rate rises to ``learning_rate``.
@@ -221,7 +227,16 @@ def train(
     )
     device_entry = devices if isinstance(devices, str) else devices_table(_as_devices(devices))
     job = describe_job(
-        task, limits, settings, controller, device_entry, partition, stream, optimizer, server
+        task,
+        limits,
+        settings,
+        controller,
+        device_entry,
+        partition,
+        stream,
+        optimizer,
+        server,
+        averaging,
     )
     given = Given(
         task,
@@ -327,6 +342,7 @@ def describe_job(
     stream: Stream | None = None,
     optimizer: Optimizer | str = DEFAULT_OPTIMIZER,
     server: ServerOptimizer | str = DEFAULT_SERVER,
+    averaging: Averaging | str | None = None,
 ) -> TrainingJob:
     """Write what was given in Python as a job, which a run folder keeps.
 
@@ -340,6 +356,7 @@ def describe_job(
         stream: When samples arrive; None if every device has all its samples from the start.
         optimizer: The optimiser of local steps or its name.
         server: The server optimiser or its name.
+        averaging: How local models are averaged; None for the default of the engine.
     """
     for name, value, kind in (
         ("limits", limits, Limits),
@@ -359,6 +376,7 @@ def describe_job(
         "controller": controller if isinstance(controller, str) else controller_table(controller),
         "optimizer": optimizer if isinstance(optimizer, str) else optimizer.to_table(),
         "server": server if isinstance(server, str) else server_table(server),
+        "averaging": averaging if isinstance(averaging, str | None) else averaging_table(averaging),
         "training": {**asdict(settings), "track": list(settings.track)},
     }
     resolved = resolve_tables(tables, folder=Path())

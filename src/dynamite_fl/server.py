@@ -1,5 +1,15 @@
-"""The server optimisers, for use from Python; a job file names them instead."""
+"""The server optimisers and ways to average, for use from Python; a job file names them."""
 
+from dynamite_fl.training.averaging import (
+    AVERAGINGS,
+    Averaging,
+    ClippedMean,
+    GeometricMedian,
+    Mean,
+    Median,
+    TrimmedMean,
+    make_averaging,
+)
 from dynamite_fl.training.server_optimizer import (
     SERVER_OPTIMIZERS,
     Average,
@@ -12,12 +22,20 @@ from dynamite_fl.training.server_optimizer import (
 )
 
 __all__ = [
+    "AVERAGINGS",
     "SERVER_OPTIMIZERS",
     "Average",
+    "Averaging",
+    "ClippedMean",
     "FedAdam",
     "FedAvgM",
     "FedExP",
     "FedYogi",
+    "GeometricMedian",
+    "Mean",
+    "Median",
     "ServerOptimizer",
+    "TrimmedMean",
+    "make_averaging",
     "make_server",
 ]

@@ -51,7 +51,7 @@ def started(folder: Path, size: int = 60) -> App:
 def play(app: App, round_index: int, training: str = "monday") -> Reply:
     weights = torch.zeros(650)
     asked = Order(0, round_index, weights, 3, 16, 0.1, probe=True, remember=True)
-    content = to_content(TrainOrder(training, asked))
+    content = to_content(TrainOrder(training, "nonce", asked))
     grid = LocalGrid({1: app}, {1: {"name": "camera"}})
     ids = grid.push_messages([Message(content, dst_node_id=1, message_type=TRAIN)])
     (message,) = grid.pull_messages(ids)

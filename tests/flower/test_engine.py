@@ -67,7 +67,9 @@ def changed(good: App, change: Callable[[RecordDict], RecordDict]) -> App:
 def with_values(content: RecordDict, *, reply: dict[str, Any] = {}, **work: Any) -> RecordDict:  # noqa: B006
     """Return a message with other values in its reply and its work."""
     sent = from_content(content, TrainReply)
-    return to_content(TrainReply(replace(sent.reply, **reply), replace(sent.work, **work)))
+    return to_content(
+        replace(sent, reply=replace(sent.reply, **reply), work=replace(sent.work, **work))
+    )
 
 
 def test_weights_and_figures_equal_those_of_simulated_devices(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ ORDER = Order(
 
 
 def test_a_record_arrives_as_it_was_sent() -> None:
-    received = from_content(to_content(TrainOrder("abc", ORDER)), TrainOrder)
+    received = from_content(to_content(TrainOrder("abc", "nonce", ORDER)), TrainOrder)
     assert received.training == "abc"
     assert torch.equal(received.order.weights, ORDER.weights)
     assert replace(received.order, weights=ORDER.weights).__dict__ == ORDER.__dict__
@@ -46,7 +46,13 @@ def test_a_record_arrives_as_it_was_sent() -> None:
 
 def test_the_state_of_a_device_is_not_sent() -> None:
     reply = Reply(torch.ones(3), 5, None, None, None, 0, ClientState(gradient_variance=4.0))
-    sent = to_content(train_reply(reply, Work(computed=4, step_seconds=0.5, seconds=1.0)))
+    sent = to_content(
+        train_reply(
+            TrainOrder("abc", "nonce", ORDER),
+            reply,
+            Work(computed=4, step_seconds=0.5, seconds=1.0),
+        )
+    )
     received = from_content(sent, TrainReply)
     assert received.reply.state.gradient_variance is None
     assert received.reply.samples == 5
@@ -63,7 +69,7 @@ def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
 
 def test_a_record_of_another_type_is_refused() -> None:
     with pytest.raises(Malformed, match="the fields of TrainReply differ"):
-        from_content(to_content(TrainOrder("abc", ORDER)), TrainReply)
+        from_content(to_content(TrainOrder("abc", "nonce", ORDER)), TrainReply)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,9 @@ def test_heads_are_weighed_by_samples_and_tails_are_the_rest() -> None:
     the way is (1.75, 4.25): the rest is (1, 2), a step of it (0.5, 1).
     """
     outcome = outcome_of(5, [True, False, True], [[3.0, 0.0], [0.0, 3.0]])
-    path = with_path(outcome, np.array([True, True]), torch.tensor([1.75, 4.25])).path
+    path = with_path(
+        outcome, np.array([True, True]), np.array([0.25, 0.75]), torch.tensor([1.75, 4.25])
+    ).path
     assert path is not None
     signs = sketch(torch.ones(2)).numpy()
     assert (path.first_half * signs).tolist() == [0.25, 0.75]
@@ -51,7 +53,9 @@ def test_heads_are_weighed_by_samples_and_tails_are_the_rest() -> None:
 
 def test_a_refused_update_has_no_part_in_the_path() -> None:
     outcome = outcome_of(2, [True, False, True], [[np.nan, np.nan], [1.0, 2.0]])
-    path = with_path(outcome, np.array([False, True]), torch.tensor([3.0, 3.0])).path
+    path = with_path(
+        outcome, np.array([False, True]), np.array([1.0]), torch.tensor([3.0, 3.0])
+    ).path
     assert path is not None
     signs = sketch(torch.ones(2)).numpy()
     assert (path.first_half * signs).tolist() == [1.0, 2.0]
@@ -60,7 +64,7 @@ def test_a_refused_update_has_no_part_in_the_path() -> None:
 
 def test_a_single_step_is_both_halves() -> None:
     outcome = outcome_of(1, [True, True, True], [[1.0, 2.0]] * 3)
-    path = with_path(outcome, np.full(3, True), torch.tensor([1.0, 2.0])).path
+    path = with_path(outcome, np.full(3, True), np.full(3, 1 / 3), torch.tensor([1.0, 2.0])).path
     assert path is not None
     np.testing.assert_allclose(path.first_half, path.second_half)
 

@@ -37,6 +37,7 @@ from dynamite_fl.stream.buffer import Storage
 from dynamite_fl.task.fingerprint import fingerprint
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.trial import try_task
+from dynamite_fl.training.averaging import Averaging, ClippedMean
 from dynamite_fl.training.loop import Training
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
@@ -55,6 +56,7 @@ def train(
     clients: int,
     learning_rate: float,
     server: ServerOptimizer | str = DEFAULT_SERVER,
+    averaging: Averaging | str | None = None,
     schedule: str = "constant",
     warmup: float = 0.0,
     final_rate: float = 0.01,
@@ -85,6 +87,8 @@ def train(
         clients: The largest number of nodes that take part.
         learning_rate: The learning rate of the local steps, the largest one if it changes.
         server: What the server makes of the average of a round, or its name.
+        averaging: How the local models of a round are averaged. The default, ``clipped-mean``,
+            resists single nodes that send bad models; ``mean`` trusts all nodes.
         schedule: How the learning rate changes as the limits are used up: ``constant``, ``linear``
             or ``cosine``.
         warmup: The share of the limits during which the learning rate rises to ``learning_rate``.
@@ -143,6 +147,7 @@ def train(
         {"clients": clients},
         optimizer=optimizer,
         server=server,
+        averaging=averaging,
     )
     if isinstance(controller, str):
         controller = build_controller(job, refuse_pilot)
@@ -163,7 +168,16 @@ def train(
         compute=Compute(device),
     )
     fleet, rate = engine.enroll(), settings.rate_schedule
-    training = Training(engine, controller, limits, schedule_of(job), fleet, rate, job.server)
+    training = Training(
+        engine,
+        controller,
+        limits,
+        schedule_of(job),
+        fleet,
+        rate,
+        job.server,
+        job.averaging or ClippedMean(),
+    )
     outcome = Session(
         training,
         run_folder,

@@ -76,6 +76,7 @@ class _Device:
             samples_per_second=self._samples_per_second,
             seconds=time.perf_counter() - began,
             model=outline_of(client.model.module),
+            streams=client.incoming is not None,
         )
         return Message(to_content(introduction), reply_to=message)
 
@@ -99,7 +100,7 @@ class _Device:
             step_seconds=steps.seconds / order.local_steps,
             seconds=seconds,
         )
-        return Message(to_content(train_reply(reply, work)), reply_to=message)
+        return Message(to_content(train_reply(received, reply, work)), reply_to=message)
 
     def _files(self, context: Context) -> StateFiles:
         return StateFiles(self._folder or Path(str(context.node_config["state"])))

@@ -1,13 +1,13 @@
 """The engine for real devices. Flower carries the messages, and time is real time."""
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from flwr.app import RecordDict
 from torch import Tensor
 
 from dynamite_fl.client.flat_model import Compute, FlatModel
@@ -17,16 +17,12 @@ from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.control.estimate.speed import fill_with_median
 from dynamite_fl.errors import InvalidInput, TooFewNodes, UserCodeError
-from dynamite_fl.flower.messages import (
-    TRAIN,
-    TrainOrder,
-    TrainReply,
-    check_path,
-    checked_reply,
-    from_content,
-    to_content,
-)
+from dynamite_fl.flower.answers import KnownNode, Reader, judge
+from dynamite_fl.flower.conduct import FILE_NAME, Conduct
+from dynamite_fl.flower.messages import TRAIN, TrainOrder, to_content
 from dynamite_fl.flower.messenger import Grid, Messenger, Request, Response
+from dynamite_fl.flower.plain_text import plain
+from dynamite_fl.flower.plausible import Implausible, believed_speeds
 from dynamite_fl.flower.roster import Roster
 from dynamite_fl.flower.round_outcome import Answer, round_outcome
 from dynamite_fl.flower.waiting import WaitStatus, wait_for_nodes, wait_status
@@ -65,7 +61,8 @@ class FlowerEngine:
         task: Model, loss and test data. The training data is on the devices.
         clients: The number of devices that can take part.
         seed: The seed of the first weights.
-        names_file: The file for the devices' names, which a resume needs; None to keep none.
+        names_file: The file for the devices' names, which a resume needs; None to keep none. The
+            file of excluded devices, ``excluded.txt``, is beside it.
         registered: The name that belongs to each node's key, by node id; empty without keys.
         timeouts: How long to wait for nodes.
         min_nodes: The number of nodes that a round needs.
@@ -114,6 +111,10 @@ class FlowerEngine:
             self.max_samples_per_node,
             self.registered,
             outline_of(self.model.module),
+            Conduct(None if self.names_file is None else self.names_file.with_name(FILE_NAME)),
+        )
+        self._reader = Reader(
+            self.model.first_weights, self.size.trained, self.max_samples_per_node, self.settings
         )
         self._samples = np.full(self.clients, np.nan)
         self._batch_sizes: dict[int, int] = {}
@@ -126,7 +127,7 @@ class FlowerEngine:
         """
         expected = self.clients if self.expected_nodes is None else self.expected_nodes
         wait_for_nodes(self.roster, expected, self.timeouts.join_seconds, self.on_wait)
-        if len(self.roster.connected) < self.min_nodes:
+        if len(self.roster.usable) < self.min_nodes:
             raise self._too_few()
         self.roster.fix_order()
         is_connected = np.isin(np.arange(self.clients), list(self.roster.connected))
@@ -135,6 +136,7 @@ class FlowerEngine:
             self._samples[client] = node.introduction.samples
             speed[client] = node.introduction.samples_per_second
             comm_seconds[client] = node.comm_seconds
+        speed[is_connected] = believed_speeds(speed[is_connected])
         return Fleet(
             samples=np.ceil(fill_with_median(self._samples, np.isfinite(self._samples))),
             gradient_variance=1.0,
@@ -183,15 +185,14 @@ class FlowerEngine:
         ends = began + order.seconds_left
         node_ids = self._node_ids(order, ends)
         timeout = max(min(self._round_timeout(order), ends - time.monotonic()), 0.0)
+        sent = {client: self._order(order, client) for client in node_ids}
         requests = [
-            Request(node_id, self._order(order, client)) for client, node_id in node_ids.items()
+            Request(node_ids[client], to_content(message)) for client, message in sent.items()
         ]
         responses = self._messenger.exchange(requests, TRAIN, str(order.round_index), timeout)
-        answers = {
-            client: answer
-            for client, node_id in node_ids.items()
-            if (answer := self._answer(order, client, responses.get(node_id))) is not None
-        }
+        answers = self._answers(
+            order, sent, {client: responses.get(node_id) for client, node_id in node_ids.items()}
+        )
         self._last_round_ended = time.monotonic()
         self._check_failures(order, [responses.get(node_id) for node_id in node_ids.values()])
         outcome = round_outcome(
@@ -217,16 +218,23 @@ class FlowerEngine:
         return self._connected(order)
 
     def _connected(self, order: RoundOrder) -> dict[int, int]:
-        """Return the node ids of the cohort's connected clients."""
-        connected = self.roster.connected
-        return {
-            int(client): connected[client].node_id for client in order.cohort if client in connected
-        }
+        """Return the node ids of the cohort's connected clients.
+
+        Clients that are left out for a while are not among them, unless too few others are.
+        """
+        usable, conduct, names = self.roster.usable, self.roster.conduct, self.roster.names
+        clients = [int(client) for client in order.cohort if client in usable]
+        trusted = [c for c in clients if not conduct.is_left_out(names[c], order.round_index)]
+        if len(trusted) < min(self.min_nodes, len(order.cohort)):
+            trusted = clients
+        return {client: usable[client].node_id for client in trusted}
 
     def _too_few(self) -> TooFewNodes:
         status = wait_status(self.roster, self.min_nodes)
         reason = self.roster.last_refusal
         refused = f"The last one that was refused: {reason}. " if reason else ""
+        for name, why in self.roster.conduct.excluded.items():
+            refused += f"{name} is excluded by {FILE_NAME}, {why}. "
         return TooFewNodes(
             f"too few nodes have connected within {self.timeouts.join_seconds:g} s. {status}. "
             f"{refused}Start the missing nodes or look at their logs, then start the training again"
@@ -237,44 +245,54 @@ class FlowerEngine:
         planned = order.plan.seconds / order.plan.rounds
         return max(self.timeouts.round_factor * planned, self.timeouts.min_round_seconds)
 
-    def _order(self, order: RoundOrder, client: int) -> RecordDict:
-        """Return the content of the message that orders a round from one client."""
+    def _order(self, order: RoundOrder, client: int) -> TrainOrder:
+        """Return the message that orders a round from one client."""
         (position,) = np.flatnonzero(order.cohort == client)
-        client_order = order.for_client(int(position))
-        return to_content(TrainOrder(self.roster.training, client_order))
+        return TrainOrder(
+            self.roster.training, secrets.token_hex(16), order.for_client(int(position))
+        )
 
-    def _answer(self, order: RoundOrder, client: int, response: Response | None) -> Answer | None:
-        """Return the answer of a client; None if there is no valid one, with the reason logged."""
-        if response is None or not response.is_from_node:
-            self.roster.disconnect(
-                client, f"it did not reply to the order of round {order.round_index} in time"
-            )
-            return None
-        try:
-            if response.error is not None:
-                raise Malformed(response.error)
-            received = from_content(response.message.content, TrainReply)
-            work = received.work
-            reply = checked_reply(
-                received.reply,
-                work,
-                self.model.first_weights,
-                self.size.trained,
-                self.max_samples_per_node,
-                sketched=order.sketch,
-            )
-            check_path(reply, self.size.trained, asked=order.path)
-        except Malformed as error:
-            name = self.roster.names[client]
-            _log.warning(
-                "%s is absent in round %d, because its reply cannot be used: %s.",
-                name,
-                order.round_index,
-                error,
-            )
-            return None
-        self._samples[client] = reply.samples
-        return Answer(reply, work, max(response.seconds - work.seconds, 0.0))
+    def _answers(
+        self,
+        order: RoundOrder,
+        sent: Mapping[int, TrainOrder],
+        responses: Mapping[int, Response | None],
+    ) -> dict[int, Answer]:
+        """Return the plausible answers by client; log the others, and note who sent them."""
+        nodes = {client: self._known_node(client) for client in sent}
+        answers, implausible = {}, {}
+        for client, response in responses.items():
+            if response is None or not response.is_from_node:
+                self.roster.disconnect(
+                    client, f"it did not reply to the order of round {order.round_index} in time"
+                )
+                continue
+            try:
+                answers[client] = self._reader.read(sent[client], response, nodes[client])
+            except Implausible as error:
+                implausible[client] = str(error)
+            except Malformed as error:
+                _log.warning(
+                    "%s is absent in round %d, because its reply cannot be used: %s.",
+                    self.roster.names[client],
+                    order.round_index,
+                    plain(str(error)),
+                )
+        answers, beside_others = judge(order, answers, nodes, self.size.trained)
+        for client, reason in (implausible | beside_others).items():
+            self.roster.conduct.offend(self.roster.names[client], order.round_index, reason)
+        for client, answer in answers.items():
+            self._samples[client] = answer.reply.samples
+            self.roster.conduct.praise(self.roster.names[client])
+        return answers
+
+    def _known_node(self, client: int) -> KnownNode:
+        """Return what is known of a connected client's node."""
+        introduction = self.roster.connected[client].introduction
+        samples = introduction.samples
+        if introduction.streams and self._samples[client] > samples:
+            samples = int(self._samples[client])
+        return KnownNode(samples, introduction.streams)
 
     def _check_failures(self, order: RoundOrder, responses: list[Response | None]) -> None:
         """End a training in which the user's code fails on every node, round after round."""

@@ -30,6 +30,7 @@ from dynamite_fl.job.build import (
 from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.trial import try_task
+from dynamite_fl.training.averaging import ClippedMean
 from dynamite_fl.training.loop import Training
 from dynamite_fl.training.run_folder import RunFolder
 
@@ -143,7 +144,8 @@ def build_training(
         compute=compute_of(job),
     )
     schedule, rate, fleet = schedule_of(job), settings.rate_schedule, engine.enroll()
-    return Training(engine, controller, job.limits, schedule, fleet, rate, job.server)
+    averaging = job.averaging or ClippedMean()  # nodes are not trusted, unless the job says so
+    return Training(engine, controller, job.limits, schedule, fleet, rate, job.server, averaging)
 
 
 def refuse_pilot(_: int) -> dict[str, Any]:

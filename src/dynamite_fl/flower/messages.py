@@ -43,6 +43,7 @@ class Introduction:
         samples_per_second: Its speed in a short trial, as a first guess.
         seconds: Seconds that the device took to find this out.
         model: The outline of the model that it trains.
+        streams: Whether samples keep arriving, so that their number changes.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Introduction:
     samples_per_second: float
     seconds: float
     model: ModelOutline = _NO_OUTLINE
+    streams: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,12 @@ class TrainOrder:
     Attributes:
         training: A random word that identifies the training, so that a device uses no state of
             another training.
+        nonce: A random word that the reply repeats, so that it answers this order and no other.
         order: What to do.
     """
 
     training: str
+    nonce: str
     order: Order
 
 
@@ -86,17 +90,22 @@ class TrainReply:
     """What a device sends back after a round.
 
     Attributes:
+        nonce: The nonce of the order that this answers.
+        round_index: The round of that order.
         reply: The local model and what was measured. Its state is empty: a device keeps its own.
         work: What the device computed.
     """
 
+    nonce: str
+    round_index: int
     reply: Reply
     work: Work
 
 
-def train_reply(reply: Reply, work: Work) -> TrainReply:
-    """Return the message of a device, without the state that stays with it."""
-    return TrainReply(replace(reply, state=ClientState()), work)
+def train_reply(received: TrainOrder, reply: Reply, work: Work) -> TrainReply:
+    """Return the answer of a device to an order, without the state that stays with it."""
+    sent = replace(reply, state=ClientState())
+    return TrainReply(received.nonce, received.order.round_index, sent, work)
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from typing import Protocol
 from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 
+from dynamite_fl.flower.plain_text import plain
+
 _APP_FAILED = (ErrorCode.CLIENT_APP_RAISED_EXCEPTION, ErrorCode.LOAD_CLIENT_APP_EXCEPTION)
 _POLL_SECONDS = 0.005  # between two checks for replies
 
@@ -57,7 +59,7 @@ class Response:
     def error(self) -> str | None:
         """The text of the error that came instead of a reply; None if a reply came."""
         if self.message.has_error():
-            return f"error {self.message.error.code}: {self.message.error.reason}"
+            return plain(f"error {self.message.error.code}: {self.message.error.reason}")
         return None
 
     @property

@@ -17,6 +17,7 @@ from flwr.app import RecordDict
 
 from dynamite_fl._atomic import write_atomically
 from dynamite_fl.client.model_outline import ModelOutline
+from dynamite_fl.flower.conduct import Conduct
 from dynamite_fl.flower.messages import (
     INTRODUCE,
     Introduction,
@@ -24,6 +25,8 @@ from dynamite_fl.flower.messages import (
     from_content,
 )
 from dynamite_fl.flower.messenger import Messenger, Request, Response
+from dynamite_fl.flower.plain_text import plain
+from dynamite_fl.flower.plausible import check_speed
 from dynamite_fl.flower.wire import Malformed
 
 _log = logging.getLogger(__name__)
@@ -57,6 +60,7 @@ class Roster:
         max_samples: The largest number of samples that a device may claim to hold.
         registered: The name that belongs to each node's key, by node id; empty without keys.
         model: The outline of the model, which devices must have too; None to accept any.
+        conduct: Which devices are left out because of what they said.
         training: A random word that identifies the training to the devices.
         names: The devices' names, by client index.
         connected: The connected devices, by client index.
@@ -69,6 +73,7 @@ class Roster:
     max_samples: int = 10_000_000
     registered: Mapping[int, str] = field(default_factory=dict)
     model: ModelOutline | None = None
+    conduct: Conduct = field(default_factory=Conduct)
     training: str = field(default_factory=lambda: secrets.token_hex(8))
     names: list[str] = field(default_factory=list)
     connected: dict[int, ConnectedNode] = field(default_factory=dict)
@@ -84,9 +89,18 @@ class Roster:
             self._is_order_fixed = True
 
     @property
+    def usable(self) -> dict[int, ConnectedNode]:
+        """The connected devices that are not excluded, by client index."""
+        return {
+            client: node
+            for client, node in self.connected.items()
+            if node.introduction.name not in self.conduct.excluded
+        }
+
+    @property
     def connected_names(self) -> list[str]:
-        """The names of the connected devices, sorted."""
-        return sorted(node.introduction.name for node in self.connected.values())
+        """The names of the connected devices that are not excluded, sorted."""
+        return sorted(node.introduction.name for node in self.usable.values())
 
     def fix_order(self) -> None:
         """Assign client indices to the first devices by their names, not by their arrival.
@@ -103,6 +117,7 @@ class Roster:
 
     def update(self) -> None:
         """Note which nodes have come and which have gone, without waiting for any of them."""
+        self.conduct.read()
         online = set(self.messenger.grid.get_node_ids())
         for client, node in list(self.connected.items()):
             if node.node_id not in online:
@@ -156,6 +171,7 @@ class Roster:
                 raise Malformed(response.error)
             introduction = from_content(response.message.content, Introduction)
             check_introduction(introduction, self.max_samples, self.model)
+            check_speed(introduction.samples_per_second, introduction.seconds, response.seconds)
             name = introduction.name
             if self.registered.get(node_id, name) != name:
                 raise Malformed(
@@ -187,8 +203,10 @@ class Roster:
         self.connected[client] = node
 
     def _refuse(self, node_id: int, reason: str) -> None:
-        _log.warning("Node %d is refused: %s.", node_id, reason)
-        self.last_refusal = reason
+        self.last_refusal = plain(reason)
+        who = self.registered.get(node_id)
+        named = f"Node {node_id}" if who is None else f"{who} (node {node_id})"
+        _log.warning("%s is refused: %s.", named, self.last_refusal)
         self._refused_until[node_id] = time.monotonic() + _RETRY_SECONDS
 
     def _save(self) -> None:

@@ -57,7 +57,7 @@ def wait_for_nodes(
     ends = time.monotonic() + seconds
     shown: WaitStatus | None = None
     roster.update()
-    while len(roster.connected) < expected and time.monotonic() < ends:
+    while len(roster.usable) < expected and time.monotonic() < ends:
         status = wait_status(roster, expected)
         if on_change is not None and status != shown:
             on_change(status)
@@ -69,7 +69,7 @@ def wait_for_nodes(
 def wait_status(roster: Roster, expected: int) -> WaitStatus:
     """Return which nodes are connected and, where it is known, which are missing."""
     connected = roster.connected_names
-    known = set(roster.names) | set(roster.registered.values())
+    known = set(roster.names) | set(roster.registered.values()) - set(roster.conduct.excluded)
     missing = tuple(sorted(known - set(connected)))
     if len(missing) != expected - len(connected):  # it is open which of them will come
         missing = ()

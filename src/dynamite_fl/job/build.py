@@ -34,6 +34,7 @@ from dynamite_fl.task.registry import load_task, make_task
 from dynamite_fl.task.samples import JoinedSamples, Samples
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.trial import try_task
+from dynamite_fl.training.averaging import Mean
 from dynamite_fl.training.cohort import Selection
 from dynamite_fl.training.loop import Schedule, Training
 from dynamite_fl.training.pilot import pilot
@@ -98,7 +99,8 @@ def build_training(
     )
     warn_of_optimizer(controller, engine.optimizer)
     schedule, rate, fleet = schedule_of(job), settings.rate_schedule, engine.enroll()
-    return Training(engine, controller, limits, schedule, fleet, rate, job.server)
+    averaging = job.averaging or Mean()
+    return Training(engine, controller, limits, schedule, fleet, rate, job.server, averaging)
 
 
 def warn_of_optimizer(controller: Controller[Any], optimizer: Optimizer) -> None:

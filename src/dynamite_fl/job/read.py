@@ -25,7 +25,7 @@ Tables = dict[str, Any]
 # Keys whose value may be the name of a CSV file. With ``--set`` it is relative to where one is.
 _FILES = ("fleet", "devices")
 # Tables that may be written as just one of their keys.
-_NAMES = {"controller": "name", "server": "name", "task": "use"}
+_NAMES = {"controller": "name", "server": "name", "averaging": "name", "task": "use"}
 
 
 def read_tables(path: Path | None, embedded: str, overrides: Iterable[str]) -> Tables:

@@ -1,8 +1,8 @@
 """A training job: what to train on which devices within which limits, from TOML.
 
 The tables are ``task``, ``limits``, ``devices``, ``partition``, ``stream``, ``controller``,
-``optimizer``, ``server`` and ``training``. This module reads and checks them; ``build.py`` makes
-what they describe.
+``optimizer``, ``server``, ``averaging`` and ``training``. This module reads and checks them;
+``build.py`` makes what they describe.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,15 +16,30 @@ from dynamite_fl.job.devices import resolve_devices
 from dynamite_fl.job.read import Tables, check_tables, read_tables, table_record
 from dynamite_fl.records import Limits
 from dynamite_fl.tracking.track import TRACKERS
+from dynamite_fl.training.averaging import Averaging, averaging_table, make_averaging
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.server_optimizer import ServerOptimizer, make_server, server_table
 
 NEEDED_TABLES = ("task", "limits", "training")
-OPTIONAL_TABLES = ("devices", "partition", "stream", "controller", "optimizer", "server")
+OPTIONAL_TABLES = (
+    "devices",
+    "partition",
+    "stream",
+    "controller",
+    "optimizer",
+    "server",
+    "averaging",
+)
 DEFAULT_CONTROLLER = "dynamite-feedback"
 DEFAULT_SERVER = "average"
 DEFAULT_DEVICES = "vm20"
 DEFAULT_OPTIMIZER = "SGD"
+_EXAMPLES = {
+    "controller": "fedavg",
+    "optimizer": "AdamW",
+    "server": "fedadam",
+    "averaging": "median",
+}
 DEFAULT_PARTITION = {"kind": "wang", "case": 1}  # the same kind of data for every client
 
 
@@ -140,6 +155,12 @@ class TrainingJob:
         """The server optimiser."""
         return make_server(**self.tables["server"])
 
+    @property
+    def averaging(self) -> Averaging | None:
+        """How local models are averaged; None for the default of the engine."""
+        table = self.tables.get("averaging")
+        return None if table is None else make_averaging(**table)
+
     def with_tables(self, **tables: Any) -> "TrainingJob":
         """Return the job with some tables replaced."""
         return TrainingJob({**self.tables, **tables}, self.folders)
@@ -187,6 +208,8 @@ def resolve_tables(tables: Tables, folder: Path) -> Tables:
         "server": _server(entry("server", DEFAULT_SERVER)),
         "training": _without_none({**asdict(settings), "track": list(settings.track)}),
     }
+    if tables.get("averaging") is not None:
+        resolved["averaging"] = _averaging(tables["averaging"])
     if tables.get("stream") is not None:
         resolved["stream"] = _table("stream", tables["stream"])
     return resolved
@@ -212,7 +235,7 @@ def _named(name: str, entry: object) -> Tables:
     """Read an entry such as ``controller``: a table with a name, or just the name."""
     table = {"name": entry} if isinstance(entry, str) else _table(name, entry)
     if not isinstance(table.get("name"), str):
-        example = {"controller": "fedavg", "optimizer": "AdamW", "server": "fedadam"}[name]
+        example = _EXAMPLES[name]
         raise JobError(f'{name} needs a name: {name} = "{example}", or [{name}] name = ...')
     return table
 
@@ -221,5 +244,13 @@ def _server(entry: object) -> Tables:
     """Read the entry ``server``: a table with a name, or just the name. Add all its settings."""
     try:
         return server_table(make_server(**_named("server", entry)))
+    except InvalidInput as error:
+        raise JobError(str(error)) from None
+
+
+def _averaging(entry: object) -> Tables:
+    """Read the entry ``averaging``, likewise."""
+    try:
+        return averaging_table(make_averaging(**_named("averaging", entry)))
     except InvalidInput as error:
         raise JobError(str(error)) from None

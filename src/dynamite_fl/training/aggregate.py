@@ -36,6 +36,14 @@ def sound_average(
     return result, sound
 
 
+def are_sound(updates: Sequence[Tensor], like: Tensor) -> NDArray[np.bool_]:
+    """Return which updates are finite and of the model's shape and type."""
+    return np.array(
+        [_alike(update, like) and bool(torch.isfinite(update).all()) for update in updates],
+        dtype=bool,
+    )
+
+
 def average(updates: Sequence[Tensor], samples: FloatArray) -> Tensor:
     """Return sum_i D_i w_i / sum_i D_i, summed in double precision and in the order given.
 

@@ -25,8 +25,10 @@ from dynamite_fl.errors import Diverged
 from dynamite_fl.plan.feasibility import Infeasible
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
 from dynamite_fl.reports import RoundReport
-from dynamite_fl.training.aggregate import sound_average
+from dynamite_fl.training.aggregate import are_sound, sound_average
+from dynamite_fl.training.averaging import Averaging, Mean
 from dynamite_fl.training.cohort import Selection, draw_cohort
+from dynamite_fl.training.combine import combine
 from dynamite_fl.training.engine import Engine, Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.training.ledger import Ledger
 from dynamite_fl.training.mean_path import with_path
@@ -71,6 +73,7 @@ class Training:
         fleet: The devices before the first round. Their speeds are first guesses.
         learning_rate: The learning rate of each round.
         server: How the server turns averages into global models.
+        averaging: How the local models of a round are averaged.
     """
 
     engine: Engine
@@ -80,6 +83,7 @@ class Training:
     fleet: Fleet
     learning_rate: RateSchedule
     server: ServerOptimizer = field(default_factory=Average)
+    averaging: Averaging = field(default_factory=Mean)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +178,7 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     order = _round_order(training, progress)
     outcome = training.engine.run_round(order)
     # 2. The local models are averaged, weighted by samples. Invalid ones are refused.
-    averaged, outcome, refused = _average(progress.weights, outcome, training.engine.size.trained)
+    averaged, outcome, refused = _average(training, progress.weights, outcome)
     if refused and averaged is None:
         raise Diverged(
             f"in round {order.round_index} all {refused} updates were refused because they are "
@@ -220,29 +224,39 @@ def _round_order(training: Training, progress: Progress) -> RoundOrder:
 
 
 def _average(
-    weights: Tensor, outcome: RoundOutcome, trained: int
+    training: Training, weights: Tensor, outcome: RoundOutcome
 ) -> tuple[AveragedRound | None, RoundOutcome, int]:
     """Average the updates of a round.
 
     Args:
+        training: The training.
         weights: The global model before the round, (d,).
         outcome: The outcome of the round.
-        trained: The number of trained weights, which come first in a model's vector.
 
     Returns:
         The averaged updates, or None if there is no valid one; the outcome, with the mean path of
         the averaged updates if clients measured it; and the number of refused updates.
     """
-    samples = outcome.report.samples[outcome.report.present]
-    average, is_averaged = sound_average(outcome.updates, samples, weights)
+    samples, trained = outcome.report.samples[outcome.report.present], training.engine.size.trained
+    is_mean = isinstance(training.averaging, Mean)
+    if is_mean:
+        average, is_averaged = sound_average(outcome.updates, samples, weights)
+    else:
+        is_averaged = are_sound(outcome.updates, weights)
     refused = int((~is_averaged).sum())
     if not is_averaged.any():
         return None, outcome, refused
     updates = [update for update, used in zip(outcome.updates, is_averaged, strict=True) if used]
-    shares = samples[is_averaged] / samples[is_averaged].sum()
-    averaged = AveragedRound(weights, average, updates, shares)
+    if is_mean:
+        shares = samples[is_averaged] / samples[is_averaged].sum()
+        averaged = AveragedRound(weights, average, updates, shares)
+        movement = averaged.movement
+    else:
+        robust = combine(training.averaging, weights, updates, samples[is_averaged], trained)
+        averaged = AveragedRound(weights, robust.average, updates, robust.shares, robust.scales)
+        shares, movement = robust.shares * robust.scales, weights - robust.linear
     if outcome.paths:  # of the local steps, whatever the server makes of their average
-        report = with_path(outcome, is_averaged, movement=averaged.movement[:trained])
+        report = with_path(outcome, is_averaged, shares, movement[:trained])
         outcome = replace(outcome, report=report)
     return averaged, outcome, refused
 

@@ -8,12 +8,14 @@ from torch import Tensor
 
 from dynamite_fl.client.sketch import sketch
 from dynamite_fl.client.step_path import steps_in_first_half
-from dynamite_fl.records import BoolArray
+from dynamite_fl.records import BoolArray, FloatArray
 from dynamite_fl.reports import PathReport, RoundReport
 from dynamite_fl.training.engine import RoundOutcome
 
 
-def with_path(outcome: RoundOutcome, averaged: BoolArray, movement: Tensor) -> RoundReport:
+def with_path(
+    outcome: RoundOutcome, averaged: BoolArray, shares: FloatArray, movement: Tensor
+) -> RoundReport:
     """Return the report with the mean movement of the clients whose updates were averaged.
 
     Clients send a sketch of their first half only. The server knows the whole movement, so it
@@ -22,12 +24,12 @@ def with_path(outcome: RoundOutcome, averaged: BoolArray, movement: Tensor) -> R
     Args:
         outcome: The result of the round, with the path of every present client.
         averaged: Whether the update was averaged, for each present client.
+        shares: The weight of each averaged update in the movement.
         movement: The trained weights of the old global model minus those of the new one,
             (trained,).
     """
     report, paths = outcome.report, outcome.paths
-    samples = report.samples[report.present][averaged]
-    share = torch.from_numpy(samples / samples.sum())
+    share = torch.from_numpy(shares)
     sketches = [path.first_half for path, used in zip(paths, averaged, strict=True) if used]
     first_movement = share @ torch.stack(sketches).double()
     first_steps = steps_in_first_half(report.local_steps)

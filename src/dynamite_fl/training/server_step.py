@@ -33,12 +33,15 @@ class AveragedRound:
         average: The average of the local models, (d,).
         updates: The local models that were averaged, w_i.
         shares: The weight of each of them in the average, p_i = D_i / D.
+        scales: The factor by which each movement was shortened before it was averaged, c_i. None
+            if none was.
     """
 
     weights: Tensor
     average: Tensor
     updates: Sequence[Tensor]
     shares: FloatArray
+    scales: FloatArray | None = None
 
     def first(self, count: int) -> "AveragedRound":
         """Return the same for the first numbers of the model only."""
@@ -61,8 +64,10 @@ class AveragedRound:
 
     @property
     def mean_squared_norm(self) -> float:
-        """The mean squared norm of the clients' movements, sum_i p_i |w - w_i|^2."""
+        """The mean squared norm of the clients' movements, sum_i p_i |c_i (w - w_i)|^2."""
         norms = [_squared_norm(self.weights - update) for update in self.updates]
+        if self.scales is not None:
+            norms = [float(c) ** 2 * norm for c, norm in zip(self.scales, norms, strict=True)]
         return sum(float(share) * norm for share, norm in zip(self.shares, norms, strict=True))
 
 
