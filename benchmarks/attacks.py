@@ -126,6 +126,7 @@ def main() -> None:
                         f"limits.rounds={arguments.rounds}",
                         "limits.deadline=1e6",
                         "limits.budget=1e6",
+                        "limits.max_local_steps=20",
                         f"devices={{samples_per_second={[1000] * CLIENTS}}}",
                     ],
                 )

@@ -41,6 +41,13 @@ class Server:
     trusted: ssl.SSLContext
     key: Any
 
+    @staticmethod
+    def at(port: int, folder: Path) -> "Server":
+        """Return the server at a port whose keys, and those of the node ``known``, are there."""
+        trusted = ssl.create_default_context(cafile=folder / "ca.pem")
+        private = read_node_keys(folder / "known").private_key.read_bytes()
+        return Server(port, trusted, load_ssh_private_key(private, None))
+
     def connect(self) -> ssl.SSLSocket:
         plain = socket.create_connection(("127.0.0.1", self.port), timeout=HANG_SECONDS)
         return self.trusted.wrap_socket(plain, server_hostname="127.0.0.1")
@@ -84,10 +91,8 @@ class Server:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     make_keys(tmp_path, ["127.0.0.1"], ["known"])
-    trusted = ssl.create_default_context(cafile=tmp_path / "ca.pem")
-    key = load_ssh_private_key(read_node_keys(tmp_path / "known").private_key.read_bytes(), None)
     with SuperLink("127.0.0.1", 0, read_server_keys(tmp_path / "server")) as link:
-        yield Server(link.port, trusted, key)
+        yield Server.at(link.port, tmp_path)
 
 
 def strange_key() -> ec.EllipticCurvePrivateKey:

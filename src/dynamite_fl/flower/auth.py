@@ -7,7 +7,7 @@ HTTP server limits headers to 64 KB.
 
 import datetime
 from base64 import b64decode
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from flwr.common.constant import (
     FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE,
@@ -23,6 +23,8 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dynamite_fl.flower.connections import Address
+
 MAX_REQUEST_BYTES = 2 * FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE  # nodes send larger arrays in chunks
 
 
@@ -33,10 +35,16 @@ class AuthMiddleware:
         app: The application that handles the requests that are let through.
         known_keys: The public keys of the known nodes, in PEM format; None to let every sender
             through, which is meant for servers that only their own machine can reach.
+        trust: Called with the address of a sender that is let through.
     """
 
-    def __init__(self, app: ASGIApp, known_keys: Collection[bytes] | None) -> None:
-        self._app, self._known_keys = app, known_keys
+    def __init__(
+        self,
+        app: ASGIApp,
+        known_keys: Collection[bytes] | None,
+        trust: Callable[[Address], None],
+    ) -> None:
+        self._app, self._known_keys, self._trust = app, known_keys, trust
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -47,6 +55,8 @@ class AuthMiddleware:
             refusal = _refusal(401, "the server does not know the key of this node")
             await refusal(scope, receive, send)
             return
+        if scope.get("client") is not None:
+            self._trust((scope["client"][0], scope["client"][1]))
         length = headers.get("content-length", "0")
         if "transfer-encoding" in headers or int(length) > MAX_REQUEST_BYTES:
             rule = f"a request must state its length, at most {MAX_REQUEST_BYTES:,} bytes"

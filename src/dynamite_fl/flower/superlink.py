@@ -35,7 +35,9 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.flower import stock_bundle as stock
 from dynamite_fl.flower.auth import AuthMiddleware
+from dynamite_fl.flower.connections import connections_that_fit
 from dynamite_fl.flower.keys import ServerKeys
+from dynamite_fl.flower.web_server import CountedProtocol, WebServer
 
 _SECONDS_TO_START = 20.0
 _SECONDS_TO_STOP = 5.0
@@ -53,6 +55,7 @@ class SuperLink:
         port: The port at which it listens.
         grid: The Grid that reaches the nodes.
         registered: The name that belongs to each node's key, by node id; empty without keys.
+        connections: The open connections.
 
     Raises:
         InvalidInput: Without keys, the host is not this machine; or the port cannot be used.
@@ -85,7 +88,8 @@ class SuperLink:
                 f"the server cannot listen at {host}, port {port}: {error.strerror}"
             ) from None
         self.port: int = self._socket.getsockname()[1]
-        self._server = uvicorn.Server(self._config())
+        self.connections = connections_that_fit()
+        self._server = WebServer(self._config(), self.connections)
         self._thread = threading.Thread(target=self._serve, name="superlink", daemon=True)
         self._heartbeat = HeartbeatSender(
             lambda: bool(self._state.acknowledge_task_heartbeat(self._task.task_id))
@@ -123,6 +127,7 @@ class SuperLink:
                 Middleware(
                     AuthMiddleware,
                     known_keys=None if keys is None else set(keys.node_keys.values()),
+                    trust=self.connections.trust,
                 ),
                 Middleware(BaseHTTPMiddleware, dispatch=http_error_translator),
                 Middleware(ProtobufTranslationMiddleware),
@@ -134,7 +139,7 @@ class SuperLink:
         app.include_router(fleet_router)
         return uvicorn.Config(
             app,
-            http="h11",  # it limits headers, unlike the faster httptools
+            http=CountedProtocol,
             lifespan="off",
             ws="none",
             log_config=None,

@@ -1,0 +1,126 @@
+"""A real server at a low limit of open files, with strangers who fill it."""
+
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from dynamite_fl.flower import web_server
+from dynamite_fl.flower.keys import make_keys, read_server_keys
+from dynamite_fl.flower.superlink import SuperLink
+from tests.flower.fleet import order
+from tests.flower.machines import Machines
+from tests.flower.test_auth import Server
+from tests.processes import HANG_SECONDS, wait_until
+
+LOW_LIMIT = 256
+STRANGER = "127.0.0.9"  # an address of this machine that no node has
+
+
+@contextmanager
+def few_files() -> Iterator[None]:
+    """Lower the limit of open files of this process for a while."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (LOW_LIMIT, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# Opens connections and sends nothing, or hangs in the middle of a request, until its input ends.
+CROWD = """
+import socket, sys
+port, count, text = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3].encode()
+open_ones = []
+for number in range(count):
+    try:
+        one = socket.create_connection(("127.0.0.1", port), 60, (sys.argv[4], 0))
+        one.sendall(text)
+        open_ones.append(one)
+    except OSError:
+        pass
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def crowd(port: int, count: int, text: str = "") -> Iterator[None]:
+    """Let another process hold so many connections."""
+    with subprocess.Popen(
+        [sys.executable, "-c", CROWD, str(port), str(count), text, STRANGER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield
+        process.kill()
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_strangers_neither_take_all_files_nor_keep_nodes_out(tmp_path: Path) -> None:
+    make_keys(tmp_path, ["127.0.0.1"], ["known"])
+    with few_files(), SuperLink("127.0.0.1", 0, read_server_keys(tmp_path / "server")) as link:
+        server = Server.at(link.port, tmp_path)
+        with crowd(link.port, 2 * LOW_LIMIT, "GET / HTTP/1.1\r\n"):
+            assert len(link.connections) < LOW_LIMIT // 2
+            assert open_files() < LOW_LIMIT - 40
+            assert server.admits_its_node()
+
+
+def test_a_stranger_who_says_nothing_is_hung_up_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_server, "SECONDS_FOR_STRANGERS", 2.0)
+    make_keys(tmp_path, ["127.0.0.1"], ["known"])
+    with SuperLink("127.0.0.1", 0, read_server_keys(tmp_path / "server")) as link:
+        server = Server.at(link.port, tmp_path)
+        silent = socket.create_connection(("127.0.0.1", link.port), HANG_SECONDS)
+        with silent, suppress(ConnectionResetError):
+            assert silent.recv(1) == b""
+        with server.connect() as half:  # it has shaken hands, but its request never ends
+            half.sendall(b"POST /v1/fleet/activate-node HTTP/1.1\r\nX-Slow: ")
+            with suppress(ConnectionResetError):
+                assert half.recv(1) == b""
+        wait_until(lambda: len(link.connections) == 0)
+        assert server.admits_its_node()
+
+
+@pytest.mark.slow
+def test_rounds_go_on_among_2000_idle_connections_and_a_flood_of_handshakes(
+    tmp_path: Path,
+) -> None:
+    with Machines(tmp_path, 2) as machines:
+        engine = machines.engine()
+        weights = engine.first_weights()
+        flood = [sys.executable, "-c", FLOOD, str(machines.link.port), STRANGER]
+        with crowd(machines.link.port, 2000), subprocess.Popen(flood) as flooding:
+            for index in range(1, 6):
+                outcome = engine.run_round(order(index, weights, clients=2))
+                assert outcome.report.present.all()
+            assert flooding.poll() is None
+            flooding.kill()
+
+
+# Shakes hands over TLS, as often as it can, and hangs up.
+FLOOD = """
+import socket, ssl, sys
+context = ssl._create_unverified_context()
+while True:
+    try:
+        plain = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 60, (sys.argv[2], 0))
+        context.wrap_socket(plain, server_hostname="x").close()
+    except OSError:
+        pass
+"""
