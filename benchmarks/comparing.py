@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,9 @@ def parser_of(document: str | None, runs: str) -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--runs", default=runs, help="where runs are kept, to be taken up again")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--again", nargs="+", default=[], help="controllers whose kept runs are removed first"
+    )
     return parser
 
 
@@ -25,6 +29,9 @@ def compared(
     """One case, as ``dynamite compare --json`` reports it; finished runs are not run again."""
     folder = Path(arguments.runs)
     folder.mkdir(parents=True, exist_ok=True)
+    for controller in arguments.again:
+        for path in (folder / name).glob(f"{controller}-[0-9]*"):
+            shutil.rmtree(path)
     file = folder / f"{name}.toml"
     file.write_text(job)
     command = [sys.executable, "-c", "from dynamite_fl._cli.main import main; main()", "compare"]
@@ -32,10 +39,12 @@ def compared(
     command += ["--seeds", str(arguments.seeds), "--runs", str(folder), "--name", name]
     command += ["--data-dir", arguments.data_dir, "--jobs", str(arguments.jobs)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode != 0:
+    found: dict[str, Any] = json.loads(done.stdout or "{}")
+    if "controllers" not in found:
         raise SystemExit(f"{name}: {done.stderr.strip()[-500:]}")
+    for run, reason in found["failed"].items():
+        print(f"{name}: {run} failed: {reason}", file=sys.stderr)
     (folder / f"{name}.json").write_text(done.stdout)
-    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 

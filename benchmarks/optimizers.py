@@ -8,14 +8,11 @@ can be repeated. It prints a table in Markdown.
 
 from dataclasses import replace
 
-from cases import Case
+from cases import HEADINGS, Case
 from comparing import accuracies, compared, parser_of
 
 CONTROLLERS = ["fedavg", "dynamite-feedback"]
-OPTIMIZERS = {  # each with the learning rates that it is tried with
-    "momentum 0.9": ('[optimizer]\nname = "SGD"\nmomentum = 0.9\n', (0.003, 0.01)),
-    "AdamW": ('[optimizer]\nname = "AdamW"\n', (0.0003, 0.001)),
-}
+RATES = {"momentum 0.9": (0.003, 0.01), "AdamW": (0.0003, 0.001)}
 CASES = [
     Case("softmax", bound="time"),
     Case("perceptron", "by label", rounds=60),
@@ -25,15 +22,14 @@ CASES = [
 
 def main() -> None:
     arguments = parser_of(__doc__, "runs/optimizers").parse_args()
-    print("| model | data | rate | rounds | a step's overhead | bound by | optimiser |", end="")
-    print(" FedAvg | feedback |\n" + "|---" * 9 + "|")
+    headings = [*HEADINGS, "rate", "FedAvg", "feedback"]
+    print(f"| {' | '.join(headings)} |\n{'|---' * len(headings)}|")
     for case in CASES:
-        for optimizer, (table, rates) in OPTIMIZERS.items():
+        for optimizer, rates in RATES.items():
             for rate in rates:
-                tried = replace(case, rate=rate)
-                name = f"{tried.name}-{optimizer.replace(' ', '-')}"
-                found = compared(arguments, name, f"{tried.job}\n{table}", CONTROLLERS)
-                cells = " | ".join([*tried.cells, optimizer])
+                tried = replace(case, rate=rate, optimizer=optimizer)
+                found = compared(arguments, tried.name, tried.job, CONTROLLERS)
+                cells = " | ".join([*tried.cells, f"{rate:g}"])
                 print(f"| {cells} | {accuracies(found, CONTROLLERS)} |", flush=True)
 
 

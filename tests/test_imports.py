@@ -47,8 +47,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "flower": {"job", "training", "tracking", "control", "plan", "client", "task", "stream", "api"},
     "compare": {"job", "training", "tracking", "control", "plan", "task", "stream"},
     "report": {"training.history", "training.round_record", "training.run_folder"}
-    | {"compare.summary", "compare.hindsight", "job.read", "job.training", "job.devices"}
-    | {"job.runs", "control", "plan", "stream"},
+    | {"compare.summary", "compare.hindsight", "compare.names", "compare.tuning"}
+    | {"job.read", "job.training", "job.devices", "job.runs", "control", "plan", "stream"},
     "experiments": {"compare", "job", "training", "tracking", "control", "plan", "task", "stream"},
     "controllers": {"control"},
     "server": {"training"},

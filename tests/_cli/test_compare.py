@@ -183,21 +183,31 @@ def test_a_run_that_fails_is_named_and_stops_no_other(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("threads_for_processes", "here")
-def test_hindsight_finds_the_best_fixed_setting() -> None:
+def test_hindsight_finds_the_best_fixed_setting_and_fedavg_at_its_best() -> None:
     small = ("--seeds", "1", "--set", "limits.rounds=2", "--set", "limits.max_local_steps=1")
-    result = compare("--controllers", "dynamite", "--hindsight", "--json", *small)
+    chosen = ("--controllers", "dynamite", "--tune", "fedexp", "--hindsight", *small)
+    result = compare(*chosen, "--json")
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
-    assert {row["controller"] for row in found["controllers"]} == {"dynamite", "fedavg"}
+    assert set(found["tuned"]) == {"fedavg", "fedexp"}
+    fedavg, fedexp = (found["tuned"][method]["best"] for method in ("fedavg", "fedexp"))
+    rows = {row["controller"]: row["final"]["mean"] for row in found["controllers"]}
+    assert set(rows) == {"dynamite", fedavg, fedexp}
+    assert rows[fedavg] == max(found["tuned"]["fedavg"]["first_seed"].values())
+    assert found["hindsight"]["fedavg"] == fedavg
     tried = found["hindsight"]["first_seed"]
-    assert {pair["local_steps"] for pair in tried} == {1}
-    accuracies = [pair["final"] for pair in tried]
+    assert {setting["local_steps"] for setting in tried} == {1}
+    assert len({setting["learning_rate"] for setting in tried}) > 2
+    accuracies = [setting["final"] for setting in tried]
     assert accuracies == sorted(accuracies, reverse=True)
-    fedavg = next(row for row in found["controllers"] if row["controller"] == "fedavg")
-    best = max(accuracies[0], fedavg["final"]["mean"])
+    best = max(accuracies[0], rows[fedavg])
     assert found["hindsight"]["best"]["final"]["mean"] == best
-    assert found["hindsight"]["gap"] == pytest.approx(best - fedavg["final"]["mean"])
-    assert found["hindsight"]["covered"]["fedavg"] in (0.0, None)
+    assert found["hindsight"]["gap"] == pytest.approx(best - rows[fedavg])
+    assert found["hindsight"]["covered"][fedavg] in (0.0, None)
+    shown = " ".join(compare(*chosen).stdout.split())
+    assert f"{fedexp} has the best of" in shown
+    assert "The best setting in hindsight is" in shown
+    assert f"better than that of {fedavg}." in shown
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are different there")
@@ -235,6 +245,9 @@ def test_an_interruption_stops_all_runs_and_says_how_to_go_on(here: Path) -> Non
         (["--buffers", "fifo"], "the job has no [stream]"),
         (["--buffers", "lifo", *SMOOTH], "--buffers has 'lifo'"),
         (["--buffers", "fifo", "--hindsight", *SMOOTH], "--hindsight is for one buffer"),
+        (["--buffers", "fifo", "--tune", "fedavg", *SMOOTH], "--tune is for one buffer"),
+        (["--tune", "fedadm"], "there is no controller 'fedadm'"),
+        (["--controllers", "fedavg@fast"], "has no learning rate after the @"),
     ],
 )
 def test_wrong_options_are_refused(here: Path, arguments: list[str], message: str) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dynamite_fl.compare import comparison
 from dynamite_fl.compare.comparison import Comparison, ComparisonRequest, compare
+from dynamite_fl.compare.pattern_search import Pattern
 from dynamite_fl.errors import RunFolderError
 from dynamite_fl.job.training import load_training_job
 from tests.compare.test_parallel import Recorder
@@ -44,6 +46,7 @@ def request_(tmp_path: Path) -> ComparisonRequest:
         buffers=None,
         seeds=2,
         target=None,
+        tune=(),
         hindsight=False,
         folder=tmp_path / "one",
         data_dir=None,
@@ -58,35 +61,77 @@ def test_seeds_begin_with_that_of_the_job(request_: ComparisonRequest) -> None:
 def test_a_comparison_without_a_finished_run_is_an_error_in_json(
     request_: ComparisonRequest,
 ) -> None:
-    comparison = Comparison(request_, [], None, None, {"fedavg-4": "no memory"})
-    assert comparison.to_json() == {"error": "no run finished", "failed": {"fedavg-4": "no memory"}}
+    found = Comparison(request_, [], None, (), None, {"fedavg-4": "no memory"}, {})
+    assert found.to_json() == {"error": "no run finished", "failed": {"fedavg-4": "no memory"}}
 
 
 @pytest.mark.usefixtures("threads_for_processes")
 def test_finished_runs_are_not_run_again(request_: ComparisonRequest) -> None:
     first, again = Counting(), Counting()
     compare(request_, first)
-    comparison = compare(replace(request_, seeds=3), again)
+    found = compare(replace(request_, seeds=3), again)
     assert first.stages[0] == (2, 0)
     assert again.stages[0] == (3, 2)
-    assert [result.seed for result in comparison.contenders[0].results] == [4, 5, 6]
+    assert [result.seed for result in found.contenders[0].results] == [4, 5, 6]
 
 
 @pytest.mark.usefixtures("threads_for_processes")
-def test_fixed_settings_are_tried_on_the_first_seed_and_the_best_on_all(
+def test_searches_try_on_the_first_seed_and_show_the_best_of_all(
     request_: ComparisonRequest,
 ) -> None:
-    """FedAvg takes part although it was not asked for, because gaps are measured from it."""
-    watcher = Counting()
-    request = replace(request_, controllers=["uniform"], hindsight=True)
-    comparison = compare(request, watcher)
-    assert comparison.failures == {}
-    assert {summary.contender for summary in comparison.contenders} == {"uniform", "fedavg"}
-    assert comparison.hindsight is not None
-    first, refined, last = (runs for runs, _ in watcher.stages)
-    assert first > 4  # two contenders with two seeds, and fixed settings
-    assert len(comparison.hindsight.tried) == first - 4 + refined
-    assert last > 0
+    """FedAvg is tuned although nobody asked for it, because gaps are measured from it."""
+    request = replace(request_, controllers=["uniform"], tune=["fedadam"], hindsight=True)
+    found = compare(request, Counting())
+    assert found.failures == {}
+    fedavg, fedadam = found.tuned
+    shown = {summary.contender for summary in found.contenders}
+    assert shown == {"uniform", fedavg.best, fedadam.best}
+    for tuned in (fedavg, fedadam):
+        assert list(tuned.tried.values()) == sorted(tuned.tried.values(), reverse=True)
+        assert {f"{name}-4" for name in tuned.tried} == {
+            path.name for path in request.folder.glob(f"{tuned.method}@*-4")
+        }
+        finalists = [path.name for path in request.folder.glob(f"{tuned.method}@*-5")]
+        assert sorted(finalists) == sorted(f"{name}-5" for name in list(tuned.tried)[:2])
+    hindsight = found.hindsight
+    assert hindsight is not None
+    assert hindsight.fedavg is not None
+    assert hindsight.fedavg.contender == fedavg.best
+    fixed = [path.name for path in request.folder.glob("fixed-*-4")]
+    assert sorted(fixed) == sorted(f"{setting.name}-4" for setting in hindsight.tried)
+    assert len(list(request.folder.glob("fixed-*-5"))) == 2
+
+
+@pytest.mark.usefixtures("threads_for_processes")
+def test_a_search_is_repeated_from_its_finished_runs(request_: ComparisonRequest) -> None:
+    """Neither the job's own rate nor the time of the repetition changes what is tried."""
+    request = replace(request_, controllers=["fedavg@0.1"], hindsight=True, seeds=1)
+    first, again = Counting(), Counting()
+    before = compare(request, first).to_json()
+    other_rate = load_training_job(overrides=[*SMALL, "training.learning_rate=0.7"])
+    after = compare(replace(request, job=other_rate), again).to_json()
+    assert before["hindsight"] == after["hindsight"]
+    assert before["tuned"] == after["tuned"]
+    assert all(runs == finished for runs, finished in again.stages)
+    assert not [event for event in again.events if event[0] == "started"]
+
+
+@pytest.mark.usefixtures("threads_for_processes")
+def test_trials_that_diverge_are_the_worst_and_no_failures(
+    request_: ComparisonRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The squared error of a regression overflows at a rate of 1e30, the second that is tried."""
+    rates = Pattern([(-8,), (120,)], directions=(), strides=())
+    monkeypatch.setattr(comparison, "rates_to_try", lambda _method: rates)
+    job = load_training_job(overrides=[*SMALL, *REGRESSION])
+    request = replace(request_, job=job, controllers=["uniform"], tune=["fedavg"], seeds=1)
+    found = compare(request, Counting())
+    assert found.failures == {}
+    assert list(found.diverged) == ["fedavg@1e+30-4"]
+    assert list(found.tuned[0].tried) == ["fedavg@0.01"]
+    again = Counting()
+    assert compare(request, again).to_json() == found.to_json()
+    assert all(runs == finished for runs, finished in again.stages)
 
 
 def final_errors(folder: Path) -> dict[str, float]:
@@ -108,27 +153,29 @@ def test_a_regression_is_won_by_the_lowest_error(request_: ComparisonRequest) ->
         controllers=["uniform", "dynamite"],
         hindsight=True,
     )
-    comparison = compare(request, Counting())
-    assert comparison.failures == {}
+    found = compare(request, Counting())
+    assert found.failures == {}
     errors = final_errors(request.folder)
-    names = [row.contender for row in comparison.contenders]
-    assert names == sorted(("uniform", "dynamite", "fedavg"), key=errors.__getitem__)
-    assert comparison.target is not None
-    assert comparison.target.metric == RMSE
-    assert comparison.target.value == pytest.approx(errors["fedavg"])
-    for row in comparison.contenders:
+    names = [row.contender for row in found.contenders]
+    (tuned,) = found.tuned
+    assert tuned.method == "fedavg"
+    assert names == sorted(("uniform", "dynamite", tuned.best), key=errors.__getitem__)
+    assert found.target is not None
+    assert found.target.metric == RMSE
+    assert found.target.value == pytest.approx(errors[tuned.best])
+    for row in found.contenders:
         histories = [result.history for result in row.results]
-        reached = [history.best <= comparison.target.value for history in histories]
+        reached = [history.best <= found.target.value for history in histories]
         assert len(row.reached) == sum(reached)
-    hindsight = comparison.hindsight
+    hindsight = found.hindsight
     assert hindsight is not None
     assert list(hindsight.tried.values()) == sorted(hindsight.tried.values())
     fixed = [name for name in errors if name.startswith("fixed")]
     finalists = [name for name in fixed if (request.folder / f"{name}-5").exists()]
-    on_all_seeds = {name: errors[name] for name in ("fedavg", *finalists)}
+    on_all_seeds = {name: errors[name] for name in (tuned.best, *finalists)}
     assert hindsight.best.contender == min(on_all_seeds, key=on_all_seeds.__getitem__)
-    assert hindsight.gap == pytest.approx(errors["fedavg"] - min(on_all_seeds.values()))
-    values = comparison.to_json()
+    assert hindsight.gap == pytest.approx(errors[tuned.best] - min(on_all_seeds.values()))
+    values = found.to_json()
     assert values["metric"] == {"name": "rmse", "higher_is_better": False}
     assert values["best"] == names[0]
 

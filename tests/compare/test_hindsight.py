@@ -7,12 +7,9 @@ from hypothesis import strategies as st
 from dynamite_fl.compare.hindsight import (
     FixedSetting,
     look_back,
-    settings_grid,
-    settings_to_start_with,
     share_covered,
 )
 from dynamite_fl.compare.summary import summarize
-from dynamite_fl.records import Fleet, Limits
 from tests.compare.results import RESULTS, errors_of, result
 from tests.regressions import RMSE
 
@@ -92,38 +89,21 @@ def test_hindsight_without_fedavg_has_no_gap() -> None:
     assert look_back([], summarize(RESULTS[:2], 0.5), 0.5) is None
 
 
-def test_grid_leaves_out_what_does_not_fit() -> None:
-    fleet = Fleet(samples=[50, 90], gradient_variance=1, samples_per_second=100, comm_seconds=0.5)
-    limits = Limits(
-        deadline=10, budget=1e6, cost_per_sample=0.1, cost_per_round=0, rounds=10, max_local_steps=8
-    )
-    grid = settings_grid(fleet, limits, known=FixedSetting(2, 60))
-    assert {setting.local_steps for setting in grid} == {1, 2, 5}
-    assert FixedSetting(2, 60) not in grid
-    # The deadline leaves 0.5 s for each round: 1 step of 50 samples, 2 of 25, or 5 of 10.
-    assert {
-        FixedSetting(1, 50),
-        FixedSetting(1, 25),
-        FixedSetting(1, 12),
-        FixedSetting(2, 25),
-        FixedSetting(5, 10),
-    } <= set(grid)
-    assert FixedSetting(1, 90) in grid  # the budget alone allows all data
-    assert settings_to_start_with(fleet, limits, grid) == [
-        FixedSetting(1, 50),
-        FixedSetting(2, 25),
-        FixedSetting(5, 10),
-    ]
-    grid = settings_grid(fleet, limits, known=FixedSetting(2, 25))
-    assert settings_to_start_with(fleet, limits, grid) == [
-        FixedSetting(1, 50),
-        FixedSetting(2, 22),
-        FixedSetting(5, 10),
-    ]
-    # Fewer rounds than nine are assumed.
-    hurried = Limits(deadline=0.52, budget=1e6, cost_per_sample=0.1, cost_per_round=0, rounds=9)
-    assert settings_grid(fleet, hurried) == [
-        FixedSetting(1, 1),
-        FixedSetting(1, 2),
-        FixedSetting(2, 1),
-    ]
+def test_the_way_is_counted_from_fedavg_at_its_best_rate() -> None:
+    """FedAvg reaches 0.6 at the job's rate and 0.8 at a better one, the best setting 0.9."""
+    runs = [result("ours", 0, 0.85), result("fedavg", 0, 0.6), result("fedavg@0.3", 0, 0.8)]
+    found = look_back([result("fixed-5x4@0.1", 0, 0.9)], summarize(runs, 0.5), 0.5)
+    assert found is not None
+    assert found.fedavg is not None
+    assert found.fedavg.contender == "fedavg@0.3"
+    assert found.tried == {FixedSetting(5, 4, 0.1): 0.9}
+    assert found.gap == pytest.approx(0.1)
+    assert found.covered["ours"] == pytest.approx(0.5)
+    assert found.covered["fedavg"] == pytest.approx(-2.0)
+
+
+def test_names_of_fixed_settings() -> None:
+    for setting in (FixedSetting(5, 4), FixedSetting(5, 4, 0.1), FixedSetting(5, 4, 1e-5)):
+        assert FixedSetting.from_name(setting.name) == setting
+    for name in ("fedavg@0.1", "fixed", "fixed-5x4x3", "fixed-5x4@fast"):
+        assert FixedSetting.from_name(name) is None

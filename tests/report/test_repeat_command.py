@@ -6,9 +6,11 @@ from dynamite_fl.report.contents import ReportedRun
 from dynamite_fl.report.repeat_command import how_to_repeat, job_differences
 from dynamite_fl.training.history import History
 
+RATE = "learning_rate = "
+
 
 def run(contender: str, seed: int = 0, job: str = "", settings: str = "") -> ReportedRun:
-    controller = contender.partition("+")[0]
+    controller = contender.partition("+")[0].partition("@")[0]
     buffer = contender.partition("+")[2]
     text = f'[controller]\nname = "{controller}"\n{settings}\n[training]\nseed = {seed}\n{job}'
     if buffer:
@@ -45,6 +47,22 @@ def run(contender: str, seed: int = 0, job: str = "", settings: str = "") -> Rep
             "dynamite compare job.toml --controllers fedavg --seeds 1 --hindsight",
         ),
         ([run("fedavg"), run("dbfl", job="cohort = 3")], "dynamite run job.toml"),
+        (
+            [
+                run("fedavg@0.1", job=RATE + "0.1"),
+                run("fedadam@1x0.1", job=RATE + "1"),
+                run("dbfl"),
+            ],
+            "dynamite compare job.toml --controllers fedavg@0.1,fedadam@1x0.1,dbfl --seeds 1",
+        ),
+        (
+            [run("dbfl"), *(run(f"fedexp@{rate}", job=f"{RATE}{rate}") for rate in (0.1, 0.3, 1))],
+            "dynamite compare job.toml --controllers dbfl --seeds 1 --tune fedexp",
+        ),
+        (
+            [run("dbfl", job=RATE + "1"), run("fedavg", job=RATE + "2")],
+            "dynamite run job.toml",
+        ),
     ],
 )
 def test_commands(runs: list[ReportedRun], command: str) -> None:

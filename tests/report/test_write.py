@@ -12,6 +12,10 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from dynamite_fl._cli.main import app
+from dynamite_fl.compare.contenders import contenders_of, fixed_contender, runs_of
+from dynamite_fl.compare.hindsight import FixedSetting
+from dynamite_fl.job.training import load_training_job
+from tests.report.runs import SHORT, play
 
 _UNREADABLE = Path("/proc/self/mem")  # even for root, whom permissions do not stop
 
@@ -185,6 +189,30 @@ def test_a_comparison_has_bands_targets_and_hindsight(runs: Path, tmp_path: Path
     tried = found["Accuracy of fixed settings on the first seed"]["data"][0]
     assert len(tried["x"]) == len(list((runs / "versus").glob("fixed-*-0")))
     assert "dynamite compare job.toml --controllers dynamite,fedavg --seeds 2 --hindsight" in markup
+
+
+def test_methods_at_many_rates_are_shown_at_the_best_one(tmp_path: Path) -> None:
+    """FedAvg is run at three rates, one of which diverges, and FedAdam at two that a user chose."""
+    job = load_training_job(overrides=[*SHORT, "limits.rounds=2"])
+    names = ["uniform", "fedavg@0.01", "fedavg@0.3", "fedadam@0.1x0.1", "fedadam@0.1x0.3"]
+    contenders = [*contenders_of(job, names), fixed_contender(FixedSetting(5, 20, 0.1))]
+    for planned in runs_of(job, contenders, [0], tmp_path):
+        play(planned.path, planned.job)
+    shutil.copytree(tmp_path / "fedavg@0.3-0", tmp_path / "fedavg@100-0")
+    (tmp_path / "fedavg@100-0" / "ended.txt").unlink()
+    (tmp_path / "fedavg@100-0" / "diverged.txt").write_text("all updates were refused\n")
+    markup, charts, notes = made(tmp_path, "--out", tmp_path / "a.html")
+    assert notes == [f"{tmp_path / 'fedavg@100-0'} diverged: all updates were refused"]
+    found = dict(zip(titles(markup), charts.values(), strict=True))
+    names = [trace.get("name") for trace in found["Accuracy by seconds"]["data"]]
+    shown = ["fedadam@0.1x0.1", "fedadam@0.1x0.3", "fedavg@0.3", "uniform"]
+    assert sorted(name for name in names if name) == shown
+    (fedavg,) = found["Accuracy at the rates that were tried, on the first seed"]["data"]
+    assert fedavg["x"] == [0.01, 0.3]
+    assert "Of 2 rates for fedavg, fedavg@0.3 is the best." in markup
+    assert "better than that of fedavg@0.3." in markup
+    command = "--controllers fedadam@0.1x0.1,fedadam@0.1x0.3,uniform --seeds 1 --hindsight"
+    assert f"dynamite compare job.toml {command}" in markup
 
 
 def test_figures_are_those_of_the_comparison_itself(runs: Path, tmp_path: Path) -> None:

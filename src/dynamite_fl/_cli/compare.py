@@ -18,6 +18,10 @@ Train with several controllers on the same job and limits, and show the results 
 
 Each controller is run with each seed. The comparison's folder holds a run folder for each run. \
 To continue after an interruption, repeat the command with the same --name: finished runs are kept.
+
+--tune and --hindsight try many settings on the first seed, and the best two on the other seeds. \
+The mean over all seeds decides, so what is tuned is tuned with the seeds that are shown. No \
+controller has this advantage. A trial that diverges counts as the worst.
 """
 
 _EPILOG = """
@@ -33,6 +37,10 @@ dynamite compare stream.toml --controllers dynamite,fedavg --buffers reservoir,f
 
 dynamite compare --target 0.9 --json | jq '.controllers[].seconds_to_target.mean'
 
+dynamite compare --controllers fedavg@0.1,fedavg@0.3,fedadam@0.1x0.01  [dim]# at given rates[/dim]
+
+dynamite compare --controllers dynamite --tune fedavg,fedavgm,fedadam,fedexp  [dim]# tuned[/dim]
+
 dynamite compare --controllers dynamite --hindsight  [dim]# against the best fixed setting[/dim]
 
 Exit codes: 0 success, 1 a run failed, 2 the job cannot be used, 130 interrupted.
@@ -46,7 +54,10 @@ def compare(
     controllers: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B,...", help="Controllers to compare. Default: all except `fixed`."
+            metavar="A,B,...",
+            help="Controllers to compare. Default: all except `fixed`. fedavgm, fedadam, fedyogi "
+            "and fedexp are FedAvg with that server optimiser. NAME@RATE has a learning rate of "
+            "its own, and NAME@RATExRATE another one for the server.",
         ),
     ] = None,
     buffers: Annotated[
@@ -65,8 +76,21 @@ def compare(
             help="The value of the leading metric to reach. Default: FedAvg's mean at the end."
         ),
     ] = None,
+    tune: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Methods to run at many rates and to show at their best one, in hindsight: "
+            "fedavg, fedavgm, fedadam, fedyogi, fedexp, or any controller.",
+        ),
+    ] = None,
     hindsight: Annotated[
-        bool, typer.Option("--hindsight", help="Also grid-search the best fixed setting.")
+        bool,
+        typer.Option(
+            "--hindsight",
+            help="Also search for the best fixed learning rate, local steps and batch size, and "
+            "show which share of the way from FedAvg at its best rate to it controllers cover.",
+        ),
     ] = False,
     name: Annotated[
         str | None,
@@ -97,6 +121,7 @@ def compare(
             buffers=_listed(buffers),
             seeds=seeds,
             target=target,
+            tune=_listed(tune) or (),
             hindsight=hindsight,
             folder=folder,
             data_dir=data_dir,

@@ -1,15 +1,15 @@
 """A comparison: run every contender with every seed, and summarize the results.
 
-With ``hindsight``, a grid search for the best fixed setting is run too. It has three parts: one
-setting for each number of local steps on the first seed, then all batch sizes for the best numbers
-of local steps on the first seed, then the best settings on the other seeds.
+With ``tune``, the best rates of some methods are searched, which then are contenders too. With
+``hindsight``, FedAvg is one of these methods, and the best fixed setting is searched as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dynamite_fl.compare.contenders import (
     Contender,
@@ -17,38 +17,32 @@ from dynamite_fl.compare.contenders import (
     contender_of,
     contenders_of,
     fixed_contender,
-    result_of,
     runs_of,
     with_buffers,
 )
-from dynamite_fl.compare.hindsight import (
-    FINALISTS,
-    FixedSetting,
-    Hindsight,
-    look_back,
-    rank_settings,
-    settings_grid,
-    settings_near,
-    settings_to_start_with,
-)
-from dynamite_fl.compare.parallel import Watcher, run_all
+from dynamite_fl.compare.fixed_settings import FixedSettings
+from dynamite_fl.compare.hindsight import Hindsight, look_back
+from dynamite_fl.compare.names import ContenderName
+from dynamite_fl.compare.parallel import Workers
+from dynamite_fl.compare.pattern_search import Point
+from dynamite_fl.compare.rates import FIRST_RATES, place_of
+from dynamite_fl.compare.runner import ComparisonWatcher, Runner
+from dynamite_fl.compare.search import ContenderAt, Search
 from dynamite_fl.compare.summary import (
     FEDAVG,
     ContenderSummary,
-    RunResult,
     Target,
     choose_target,
     summarize,
     summary_to_json,
 )
-from dynamite_fl.control.baselines.fedavg import FedAvg
+from dynamite_fl.compare.tuning import Tuned, name_at, rates_to_try, tuned_by
 from dynamite_fl.errors import JobError
 from dynamite_fl.job.build import build_training
 from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.task.fingerprint import fingerprint
 from dynamite_fl.tracking.track import prepare_trackers
 from dynamite_fl.training.cohort import draw_cohort
-from dynamite_fl.training.loop import Training
 from dynamite_fl.training.run_folder import RunFolder
 
 
@@ -63,6 +57,7 @@ class ComparisonRequest:
             job's own buffer.
         seeds: The number of seeds. The first one is the job's seed.
         target: The value of the leading metric to reach; None for FedAvg's mean.
+        tune: The methods whose best rates are searched.
         hindsight: Whether to search for the best fixed setting too.
         folder: The folder of the comparison, with a folder for each run.
         data_dir: The folder of the datasets; None for the default.
@@ -74,6 +69,7 @@ class ComparisonRequest:
     buffers: Sequence[str] | None
     seeds: int
     target: float | None
+    tune: Sequence[str]
     hindsight: bool
     folder: Path
     data_dir: Path | None
@@ -85,6 +81,11 @@ class ComparisonRequest:
         first = int(self.job.tables["training"].get("seed") or 0)
         return list(range(first, first + self.seeds))
 
+    @property
+    def methods_to_tune(self) -> list[str]:
+        """The methods whose best rates are searched; hindsight counts from FedAvg at its best."""
+        return list(dict.fromkeys([*([FEDAVG] if self.hindsight else []), *self.tune]))
+
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
@@ -94,15 +95,19 @@ class Comparison:
         request: What was compared.
         contenders: The summary of each contender, the best first; empty if no run finished.
         target: The value of the leading metric to reach; None if no run finished.
+        tuned: The methods whose best rates were searched.
         hindsight: The best fixed setting; None if it was not searched for.
         failures: The reasons why runs failed, by the name of the run.
+        diverged: The reasons why trials of a search diverged, by the name of the run.
     """
 
     request: ComparisonRequest
     contenders: Sequence[ContenderSummary]
     target: Target | None
+    tuned: Sequence[Tuned]
     hindsight: Hindsight | None
     failures: dict[str, str]
+    diverged: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as values for JSON; they may contain NaN and infinity."""
@@ -117,16 +122,23 @@ class Comparison:
             "target_is_mean_of": self.target.mean_of,
             "best": self.contenders[0].contender,
             "controllers": [summary_to_json(summary, target) for summary in self.contenders],
+            "tuned": {
+                tuned.method: {"best": tuned.best, "first_seed": tuned.tried}
+                for tuned in self.tuned
+            },
             "failed": self.failures,
+            "diverged": self.diverged,
         }
         if self.hindsight is not None:
             values["hindsight"] = {
                 "best": summary_to_json(self.hindsight.best, target),
+                "fedavg": None if (fedavg := self.hindsight.fedavg) is None else fedavg.contender,
                 "gap": self.hindsight.gap,
                 "gap_deviation": self.hindsight.deviation,
                 "covered": self.hindsight.covered,
                 "first_seed": [
                     {
+                        "learning_rate": setting.learning_rate,
                         "local_steps": setting.local_steps,
                         "batch_size": setting.batch_size,
                         "final": final,
@@ -137,50 +149,6 @@ class Comparison:
         return values
 
 
-class ComparisonWatcher(Watcher, Protocol):
-    """An object that is notified of the progress of a comparison."""
-
-    def more(self, runs: int, finished: int) -> None:
-        """Add so many runs, some of which were finished before this comparison started."""
-        ...
-
-
-@dataclass
-class _Runner:
-    """Runs the runs of a comparison, and collects their results.
-
-    Attributes:
-        request: What to compare.
-        watcher: Is notified of the progress of runs.
-        results: The results of all finished runs so far.
-        failures: The reasons why runs failed, by the name of the run.
-    """
-
-    request: ComparisonRequest
-    watcher: ComparisonWatcher
-    results: list[RunResult] = field(default_factory=list)
-    failures: dict[str, str] = field(default_factory=dict)
-
-    def run(self, runs: Sequence[Run]) -> None:
-        """Run the runs that are not finished, and add the results of all of them."""
-        unfinished = [run for run in runs if not run.is_finished]
-        self.watcher.more(len(runs), finished=len(runs) - len(unfinished))
-        request = self.request
-        self.failures |= run_all(unfinished, request.data_dir, request.jobs, self.watcher)
-        for run in runs:
-            if run.name not in self.failures:
-                result = result_of(run)
-                if isinstance(result, str):
-                    self.failures[run.name] = result
-                else:
-                    self.results.append(result)
-
-    def results_of(self, contenders: Sequence[Contender]) -> list[RunResult]:
-        """Return the results of some contenders, in their order."""
-        names = [contender.name for contender in contenders]
-        return [result for name in names for result in self.results if result.contender == name]
-
-
 def compare(request: ComparisonRequest, watcher: ComparisonWatcher) -> Comparison:
     """Run all runs of a comparison that are not finished, and summarize all of them.
 
@@ -189,25 +157,28 @@ def compare(request: ComparisonRequest, watcher: ComparisonWatcher) -> Compariso
         KeyboardInterrupt: The runs were interrupted; they can resume from their folders.
     """
     contenders = _contenders(request)
-    job, seeds, folder = request.job, request.seed_values, request.folder
-    runs = runs_of(job, contenders, seeds, folder)
-    search = _prepare(request, runs, contenders)
-    runner = _Runner(request, watcher)
-    runner.run([*runs, *runs_of(job, search.first_settings(), seeds[:1], folder)])
-    runner.run(runs_of(job, search.settings_near_best(runner), seeds[:1], folder))
-    runner.run(runs_of(job, search.best_settings(runner), seeds[1:], folder))
-    return _summarize(request, contenders, search.tried, runner)
+    for method in request.methods_to_tune:
+        _tuned_contender(request.job, method, rates_to_try(method).start[0])  # refuses a wrong name
+    runs = _runs(request, contenders, request.seed_values)
+    settings = _prepare(request, runs)
+    with Workers(request.data_dir, request.jobs) as workers:
+        runner = Runner(workers, watcher)
+        runner.run(runs)
+        tuned = {method: _tune(request, runner, method) for method in request.methods_to_tune}
+        fixed = None
+        if request.hindsight:
+            fixed = _search(request, runner, partial(_fixed_contender, settings))
+            fixed.run(settings.pattern(_best_place(tuned[FEDAVG])))
+    return _summarize(request, contenders, tuned, fixed, runner)
 
 
-def _prepare(
-    request: ComparisonRequest, runs: Sequence[Run], contenders: Sequence[Contender]
-) -> "_FixedSearch":
-    """Find mistakes in the job before any run starts, and plan the search for fixed settings.
+def _prepare(request: ComparisonRequest, runs: Sequence[Run]) -> FixedSettings:
+    """Find mistakes in the job before any run starts, and return the fixed settings of the job.
 
     Raises:
         RunFolderError: A folder holds a run that was begun with other data.
     """
-    simple = runs[0].job.with_tables(controller={"name": FEDAVG})  # which needs no pilot run
+    simple = request.job.with_tables(controller={"name": FEDAVG})  # which needs no pilot run
     training = build_training(simple, request.data_dir)
     with closing(training.engine):
         data = fingerprint(training.engine.task)
@@ -217,93 +188,74 @@ def _prepare(
             if RunFolder(run.path).has_rounds and same_task:
                 RunFolder(run.path).check_same_data(data)
         prepare_trackers(request.job.trackers, request.folder)
-        return _FixedSearch.plan(request, training, contenders)
+        schedule = training.schedule
+        cohort = draw_cohort(training.fleet.samples, schedule.selection, schedule.seed, 1)
+        return FixedSettings(training.fleet.subset(cohort), training.limits)
 
 
 def _contenders(request: ComparisonRequest) -> list[Contender]:
-    """Return the contenders, with FedAvg among them if ``hindsight`` needs it."""
+    """Return the contenders, without those that searches add."""
     contenders = contenders_of(request.job, request.controllers)
-    if request.hindsight and FEDAVG not in (contender.name for contender in contenders):
-        contenders.append(contender_of(request.job, FEDAVG))  # the gap is measured from FedAvg
     if request.buffers is None:
         return contenders
-    if request.hindsight:
-        raise JobError("--hindsight is for one buffer: set stream.buffer instead of --buffers")
+    for option, is_given in (("--hindsight", request.hindsight), ("--tune", bool(request.tune))):
+        if is_given:
+            raise JobError(f"{option} is for one buffer: set stream.buffer instead of --buffers")
     return with_buffers(request.job, contenders, request.buffers)
 
 
-@dataclass
-class _FixedSearch:
-    """The search for the best fixed setting. With an empty grid, it tries nothing.
+def _runs(
+    request: ComparisonRequest, contenders: Iterable[Contender], seeds: Iterable[int]
+) -> list[Run]:
+    return runs_of(request.job, contenders, seeds, request.folder)
 
-    Its methods return the settings to run next, as contenders.
 
-    Attributes:
-        grid: All settings that may be tried.
-        first: The settings that are tried first.
-        tried: All settings that were tried so far, as contenders.
-    """
+def _search(request: ComparisonRequest, runner: Runner, contender_at: ContenderAt) -> Search:
+    return Search(runner, partial(_runs, request), request.seed_values, contender_at)
 
-    grid: list[FixedSetting] = field(default_factory=list)
-    first: list[FixedSetting] = field(default_factory=list)
-    tried: list[Contender] = field(default_factory=list)
 
-    @classmethod
-    def plan(
-        cls, request: ComparisonRequest, training: Training, contenders: Sequence[Contender]
-    ) -> "_FixedSearch":
-        """Return the search for a comparison. Its grid is empty without ``hindsight``.
+def _tune(request: ComparisonRequest, runner: Runner, method: str) -> Search:
+    """Search for the best rate of a method."""
+    search = _search(request, runner, partial(_tuned_contender, request.job, method))
+    search.run(rates_to_try(method))
+    return search
 
-        The setting of FedAvg is not in the grid, because FedAvg is a contender anyway.
-        """
-        if not request.hindsight:
-            return cls()
-        schedule = training.schedule
-        cohort = draw_cohort(training.fleet.samples, schedule.selection, schedule.seed, 1)
-        table = next(contender.table for contender in contenders if contender.name == FEDAVG)
-        fedavg = FixedSetting(
-            table.get("local_steps", FedAvg.local_steps), table.get("batch_size", FedAvg.batch_size)
-        )
-        fleet = training.fleet.subset(cohort)
-        grid = settings_grid(fleet, training.limits, fedavg)
-        return cls(grid, settings_to_start_with(fleet, training.limits, grid))
 
-    def first_settings(self) -> list[Contender]:
-        """Return one setting for each number of local steps."""
-        return self._try(self.first)
+def _tuned_contender(job: TrainingJob, method: str, point: Point) -> Contender:
+    return contender_of(job, str(name_at(method, point)))
 
-    def settings_near_best(self, runner: _Runner) -> list[Contender]:
-        """Return the settings with the best numbers of local steps that were not tried yet."""
-        near = settings_near(self._ranked(runner), self.grid)
-        return self._try([setting for setting in near if setting not in self.first])
 
-    def best_settings(self, runner: _Runner) -> list[Contender]:
-        """Return the best settings, which are run with the other seeds."""
-        return [fixed_contender(setting) for setting in self._ranked(runner)[:FINALISTS]]
+def _fixed_contender(settings: FixedSettings, point: Point) -> Contender | None:
+    setting = settings.at(point)
+    return None if setting is None else fixed_contender(setting)
 
-    def _try(self, settings: Sequence[FixedSetting]) -> list[Contender]:
-        """Return settings as contenders, and count them as tried."""
-        contenders = [fixed_contender(setting) for setting in settings]
-        self.tried += contenders
-        return contenders
 
-    def _ranked(self, runner: _Runner) -> list[FixedSetting]:
-        """Return the settings that were tried, the best first."""
-        return list(rank_settings(runner.results_of(self.tried)))
+def _best_place(fedavg: Search) -> int:
+    """Return the place of FedAvg's best rate on the first seed; a usual one if all diverged."""
+    ranked = fedavg.ranked()
+    rate = ContenderName.parse(ranked[0].name).rate if ranked else None
+    return FIRST_RATES[0] if rate is None else place_of(rate)
 
 
 def _summarize(
     request: ComparisonRequest,
     contenders: Sequence[Contender],
-    tried: Sequence[Contender],
-    runner: _Runner,
+    searches: Mapping[str, Search],
+    fixed: Search | None,
+    runner: Runner,
 ) -> Comparison:
-    results = runner.results_of(contenders)
+    """Summarize contenders and the best of each search."""
+    tuned = [
+        tuned_by(method, search.results) for method, search in searches.items() if search.results
+    ]
+    names = [*(contender.name for contender in contenders), *(each.best for each in tuned)]
+    results = runner.results_of(names)
+    failures, diverged = runner.failures, runner.diverged
     if not results:
-        return Comparison(request, (), None, None, runner.failures)
+        return Comparison(request, (), None, (), None, failures, diverged)
     target = choose_target(results, request.target)
     summaries = summarize(results, target.value)
     hindsight = None
-    if request.hindsight:
-        hindsight = look_back(runner.results_of(tried), summaries, target.value)
-    return Comparison(request, summaries, target, hindsight, runner.failures)
+    if fixed is not None:
+        hindsight = look_back(fixed.results, summaries, target.value)
+    return Comparison(request, summaries, target, tuned, hindsight, failures, diverged)

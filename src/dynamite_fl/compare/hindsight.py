@@ -1,57 +1,56 @@
-"""The best fixed setting in hindsight: local steps and a batch size that never change.
+"""The best fixed setting in hindsight: a rate, local steps and a batch size that never change.
 
-The best setting is known only after all were tried, and no controller can know it beforehand. The
+The best setting is known only after many were tried, and no controller can know it beforehand. The
 share of the way from FedAvg to it that a controller covers is therefore a measure of the
-controller.
+controller. FedAvg is counted at its own best rate, as far as it was run at several.
+
+``fixed_settings.py`` says which settings are tried.
 """
 
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import inf
+from dataclasses import dataclass
 
 from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
-from dynamite_fl.compare.summary import FEDAVG, ContenderSummary, RunResult, summarize
-from dynamite_fl.control.baselines.fedavg import FedAvg
-from dynamite_fl.control.fitting import constant_plan, largest_batch
-from dynamite_fl.plan.feasibility import Infeasible
-from dynamite_fl.records import Fleet, Limits
+from dynamite_fl.compare.names import method_of
+from dynamite_fl.compare.summary import FEDAVG, ContenderSummary, RunResult, best_of, summarize
 
-FINALISTS = 3  # settings that are run on all seeds
-_LOCAL_STEPS = (1, 2, 5, 10, 20, 40, 80)
-_DIVISORS = (1, 2, 4)  # of the largest batch size
-_REFINED = 2  # numbers of local steps for which all batch sizes are tried
-_NAME = re.compile(r"fixed-(\d+)x(\d+)")
+_NAME = re.compile(r"fixed-(\d+)x(\d+)(?:@([0-9.e+-]+))?")
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class FixedSetting:
-    """Fixed local steps and batch size.
+    """Fixed local steps and batch size, and a fixed learning rate.
 
     Attributes:
         local_steps: Local steps in every round.
         batch_size: Batch size of every client.
+        learning_rate: The learning rate; None for the job's own.
 
     Example:
-        >>> setting = FixedSetting(5, 32)
-        >>> setting.name, FixedSetting.from_name("fixed-5x32") == setting
-        ('fixed-5x32', True)
+        >>> setting = FixedSetting(5, 32, 0.1)
+        >>> setting.name, FixedSetting.from_name("fixed-5x32@0.1") == setting
+        ('fixed-5x32@0.1', True)
     """
 
     local_steps: int
     batch_size: int
+    learning_rate: float | None = None
 
     @property
     def name(self) -> str:
         """Name of the contender that has this setting."""
-        return f"fixed-{self.local_steps}x{self.batch_size}"
+        rate = "" if self.learning_rate is None else f"@{self.learning_rate:g}"
+        return f"fixed-{self.local_steps}x{self.batch_size}{rate}"
 
     @classmethod
     def from_name(cls, name: str) -> "FixedSetting | None":
         """Return the setting of a contender; None if it is not one with a fixed setting."""
         match = _NAME.fullmatch(name)
-        return None if match is None else cls(int(match[1]), int(match[2]))
+        if match is None:
+            return None
+        return cls(int(match[1]), int(match[2]), None if match[3] is None else float(match[3]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +60,7 @@ class Hindsight:
     Attributes:
         tried: The leading metric of every setting on the first seed, the best first.
         best: The setting with the best mean over all seeds, or FedAvg if it is better.
+        fedavg: FedAvg at its best rate, from which gaps are counted; None if it did not finish.
         gap: How much better the mean of the best is than FedAvg's; None if FedAvg did not finish.
         deviation: Standard deviation of the gap over seeds; None for a single seed.
         covered: Share of the gap that each contender covers; None where the gap is too small to
@@ -69,123 +69,10 @@ class Hindsight:
 
     tried: Mapping[FixedSetting, float]
     best: ContenderSummary
+    fedavg: ContenderSummary | None
     gap: float | None
     deviation: float | None
     covered: Mapping[str, float | None]
-
-
-# The settings to try
-
-
-def settings_grid(
-    fleet: Fleet, limits: Limits, known: FixedSetting | None = None
-) -> list[FixedSetting]:
-    """Return settings with few and many local steps and batch sizes that use up the limits.
-
-    For each number of local steps, the batch sizes are the largest one that the budget alone and
-    the one that the deadline alone allow in all rounds, their halves and their quarters. Where not
-    one sample fits so many rounds, half as many rounds are assumed, and so on. FedAvg's own
-    setting is in the grid too.
-
-    Args:
-        fleet: The clients of a round, with their nominal speeds.
-        limits: The limits of the job.
-        known: A setting to leave out because it is run anyway.
-
-    Example:
-        >>> fleet = Fleet(samples=[99], gradient_variance=1, samples_per_second=100, comm_seconds=0)
-        >>> limits = Limits(
-        ...     deadline=20,
-        ...     budget=90,
-        ...     cost_per_sample=0.1,
-        ...     cost_per_round=0,
-        ...     rounds=50,
-        ...     max_local_steps=2,
-        ... )
-        >>> [setting.name for setting in settings_grid(fleet, limits)]
-        ... # doctest: +NORMALIZE_WHITESPACE
-        ['fixed-1x4', 'fixed-1x9', 'fixed-1x10', 'fixed-1x18', 'fixed-1x20', 'fixed-1x40',
-         'fixed-2x2', 'fixed-2x4', 'fixed-2x5', 'fixed-2x9', 'fixed-2x10', 'fixed-2x20',
-         'fixed-2x60']
-    """
-    settings = {_FEDAVG_SETTING} if _FEDAVG_SETTING.local_steps <= limits.max_local_steps else set()
-    for steps in _LOCAL_STEPS:
-        if steps <= limits.max_local_steps:
-            sizes = _batch_sizes(fleet, limits, steps)
-            settings |= {FixedSetting(steps, size) for size in sizes}
-    return sorted(setting for setting in settings - {known} if _fits(fleet, limits, setting))
-
-
-_FEDAVG_SETTING = FixedSetting(FedAvg.local_steps, FedAvg.batch_size)
-
-
-def settings_to_start_with(
-    fleet: Fleet, limits: Limits, grid: Sequence[FixedSetting]
-) -> list[FixedSetting]:
-    """Return one setting of the grid for each number of local steps.
-
-    Its batch size is the one nearest to the largest that both limits allow.
-    """
-    chosen = set()
-    for steps in {setting.local_steps for setting in grid}:
-        largest = min(_largest_sizes(fleet, limits, steps))
-        sizes = [setting.batch_size for setting in grid if setting.local_steps == steps]
-        chosen.add(FixedSetting(steps, min(sizes, key=lambda size: abs(size - largest))))
-    return [setting for setting in grid if setting in chosen]
-
-
-def settings_near(best: Sequence[FixedSetting], grid: Sequence[FixedSetting]) -> list[FixedSetting]:
-    """Return the settings of the grid that have the local steps of the best two.
-
-    Example:
-        >>> best = [FixedSetting(5, 8), FixedSetting(1, 9), FixedSetting(9, 9)]
-        >>> grid = [FixedSetting(1, 2), FixedSetting(5, 8), FixedSetting(9, 9)]
-        >>> [setting.name for setting in settings_near(best, grid)]
-        ['fixed-1x2', 'fixed-5x8']
-    """
-    steps = {setting.local_steps for setting in best[:_REFINED]}
-    return [setting for setting in grid if setting.local_steps in steps]
-
-
-def _batch_sizes(fleet: Fleet, limits: Limits, local_steps: int) -> set[int]:
-    largest = _largest_sizes(fleet, limits, local_steps)
-    return {size // divisor for size in largest for divisor in _DIVISORS} - {0}
-
-
-def _largest_sizes(fleet: Fleet, limits: Limits, local_steps: int) -> list[int]:
-    """Return the largest batch sizes that the budget alone and the deadline alone allow."""
-    single_limits = (replace(limits, deadline=inf), replace(limits, budget=inf))
-    rounds = _rounds(fleet, limits)
-    return [_largest_size(fleet, limit, rounds, local_steps) for limit in single_limits]
-
-
-def _largest_size(fleet: Fleet, limits: Limits, rounds: int, local_steps: int) -> int:
-    """Return the largest batch size for the rounds, or half of them, and so on; 0 if none fits."""
-    while rounds > 0:
-        size = largest_batch(fleet, limits, rounds, local_steps)
-        if size > 0:
-            return size
-        rounds //= 2
-    return 0
-
-
-def _rounds(fleet: Fleet, limits: Limits) -> int:
-    """Return the job's rounds; by default, as many as FedAvg, or one sample a client, allows."""
-    if limits.rounds is not None:
-        return limits.rounds
-    setting = _FEDAVG_SETTING if _fits(fleet, limits, _FEDAVG_SETTING) else FixedSetting(1, 1)
-    return constant_plan(fleet, limits, setting.local_steps, setting.batch_size).rounds
-
-
-def _fits(fleet: Fleet, limits: Limits, setting: FixedSetting) -> bool:
-    try:
-        constant_plan(fleet, limits, setting.local_steps, setting.batch_size)
-    except Infeasible:
-        return False
-    return True
-
-
-# What they showed
 
 
 def rank_settings(results: Sequence[RunResult]) -> dict[FixedSetting, float]:
@@ -202,31 +89,28 @@ def look_back(
 
     Args:
         fixed: Results of fixed settings: of all on the first seed, of the best on all seeds.
-        contenders: Summaries of the contenders, FedAvg among them.
+        contenders: Summaries of the contenders, FedAvg among them, at one rate or several.
         target: The value of the leading metric to reach.
     """
-    by_name = {contender.results[0].contender: contender for contender in contenders}
-    fedavg = by_name.get(FEDAVG)
+    ran = [row for row in contenders if method_of(row.results[0].contender) == FEDAVG]
+    fedavg = best_of(ran) if ran else None
     candidates = [*summarize(fixed, target), *([fedavg] if fedavg is not None else [])]
     if not candidates:
         return None
     first_seed = min((result.seed for result in fixed), default=None)
     tried = rank_settings([result for result in fixed if result.seed == first_seed])
-    seeds = max(len(candidate.results) for candidate in candidates)
-    complete = [candidate for candidate in candidates if len(candidate.results) == seeds]
-    metric = complete[0].leading_metric
-    best = min(complete, key=lambda candidate: metric.sort_key(candidate.final.mean))
+    best = best_of(candidates)
     if fedavg is None:
         return Hindsight(
-            tried, best, None, None, {contender.contender: None for contender in contenders}
+            tried, best, None, None, None, {contender.contender: None for contender in contenders}
         )
-    start, end = fedavg.final_by_seed, best.final_by_seed
+    start, end, metric = fedavg.final_by_seed, best.final_by_seed, best.leading_metric
     gap, deviation = _gap(start, end, sorted(start.keys() & end.keys()), metric)
     shares = {
         contender.contender: share_covered(contender.final_by_seed, start, end, metric)
         for contender in contenders
     }
-    return Hindsight(tried, best, gap, deviation, shares)
+    return Hindsight(tried, best, fedavg, gap, deviation, shares)
 
 
 def share_covered(

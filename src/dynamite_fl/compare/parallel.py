@@ -11,7 +11,7 @@ import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -19,10 +19,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol
 
+from dynamite_fl._atomic import write_atomically
 from dynamite_fl._format import metric_label, metric_value
 from dynamite_fl._traceback import user_traceback, with_bug_note
 from dynamite_fl.compare.contenders import Run
-from dynamite_fl.errors import DynamiteError
+from dynamite_fl.errors import Diverged, DynamiteError
 from dynamite_fl.job.build import build_training
 from dynamite_fl.job.runs import open_run
 from dynamite_fl.records import Limits
@@ -104,42 +105,79 @@ class _Worker:
     run: Run | None = None
 
 
+@dataclass
+class Workers:
+    """Processes that run trainings, as a context manager.
+
+    They are started when they are first needed, and they stay until the context ends, because a
+    process takes seconds to load PyTorch.
+
+    Attributes:
+        data_dir: The folder that holds datasets.
+        jobs: The number of processes.
+    """
+
+    data_dir: Path | None
+    jobs: int
+    _workers: list[_Worker] = field(default_factory=list)
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        _end(self._workers)
+
+    def run(self, runs: Sequence[Run], watcher: Watcher) -> dict[str, str]:
+        """Run trainings.
+
+        Args:
+            runs: The trainings.
+            watcher: What is told how the trainings get on.
+
+        Returns:
+            The reasons why runs failed, by their names. All others finished.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed. The processes end with the context, after their
+                current rounds, and their work is kept.
+        """
+        waiting, failures, workers = deque(runs), dict[str, str](), self._workers
+        while len(workers) < min(self.jobs, len(runs)):
+            workers.append(_start_worker(self.data_dir))
+        try:
+            for place in range(len(workers)):
+                self._assign(place, waiting, watcher)
+            while busy := {worker.pipe: worker for worker in workers if worker.run is not None}:
+                for pipe in wait(list(busy)):
+                    worker = busy[pipe]  # type: ignore[index]  # wait returns what it is given
+                    _receive(worker, failures, watcher)
+                    if worker.run is None:
+                        self._assign(workers.index(worker), waiting, watcher)
+        except KeyboardInterrupt:
+            watcher.stopping()
+            raise
+        return failures
+
+    def _assign(self, place: int, waiting: deque[Run], watcher: Watcher) -> None:
+        """Give a worker the next run, if there is one; a new worker takes a dead one's place."""
+        if not waiting:
+            return
+        if not self._workers[place].process.is_alive():
+            self._workers[place].pipe.close()
+            self._workers[place] = _start_worker(self.data_dir)
+        worker = self._workers[place]
+        worker.run = waiting.popleft()
+        watcher.started(worker.run.name)
+        with suppress(OSError):  # a dead worker is noticed when its pipe is read
+            worker.pipe.send(worker.run)
+
+
 def run_all(
     runs: Sequence[Run], data_dir: Path | None, jobs: int, watcher: Watcher
 ) -> dict[str, str]:
-    """Run trainings in several processes.
-
-    Args:
-        runs: The trainings.
-        data_dir: The folder that holds datasets.
-        jobs: The number of processes.
-        watcher: What is told how the trainings get on.
-
-    Returns:
-        The reasons why runs failed, by their names. All others finished.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C was pressed. All processes have ended, and their work is kept.
-    """
-    waiting, failures = deque(runs), dict[str, str]()
-    workers = [_start_worker(data_dir) for _ in range(min(jobs, len(runs)))]
-    try:
-        for worker in workers:
-            _assign(worker, waiting, watcher)
-        while busy := {worker.pipe: worker for worker in workers if worker.run is not None}:
-            for pipe in wait(list(busy)):
-                worker = busy[pipe]  # type: ignore[index]  # wait returns what it is given
-                _receive(worker, failures, watcher)
-                if worker.run is None and waiting:
-                    if not worker.process.is_alive():
-                        workers[workers.index(worker)] = worker = _start_worker(data_dir)
-                    _assign(worker, waiting, watcher)
-    except KeyboardInterrupt:
-        watcher.stopping()
-        raise
-    finally:
-        _end(workers)
-    return failures
+    """Run trainings in processes that end with them, and return why runs failed."""
+    with Workers(data_dir, jobs) as workers:
+        return workers.run(runs, watcher)
 
 
 def _start_worker(data_dir: Path | None) -> _Worker:
@@ -159,14 +197,6 @@ def _interrupts_ignored() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _assign(worker: _Worker, waiting: deque[Run], watcher: Watcher) -> None:
-    """Give a worker the next run."""
-    worker.run = waiting.popleft()
-    watcher.started(worker.run.name)
-    with suppress(OSError):  # a dead worker is noticed when its pipe is read
-        worker.pipe.send(worker.run)
 
 
 def _receive(worker: _Worker, failures: dict[str, str], watcher: Watcher) -> None:
@@ -221,6 +251,9 @@ def _attempt(run: Run, data_dir: Path | None, pipe: Connection) -> _Finished | _
         return _train(run, data_dir, pipe)
     except KeyboardInterrupt:
         return _Stopped()
+    except Diverged as error:
+        write_atomically(RunFolder(run.path).diverged, f"{error}\n")  # it need not be tried again
+        return _Failed(str(error))
     except DynamiteError as error:
         return _Failed(str(error))
     except Exception as error:  # a user's own task may raise anything; a bug shows its traceback

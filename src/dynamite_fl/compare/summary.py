@@ -8,6 +8,7 @@ from typing import Any
 
 from dynamite_fl._format import metric_label, metric_value
 from dynamite_fl._leading_metric import LeadingMetric
+from dynamite_fl.compare.names import method_of
 from dynamite_fl.training.history import History
 from dynamite_fl.training.round_record import RoundRecord
 
@@ -173,7 +174,7 @@ def choose_target(results: Sequence[RunResult], requested: float | None) -> Targ
     metric = results[0].history.leading_metric
     if requested is not None:
         return Target(requested, metric, None)
-    fedavg = (result for result in results if result.contender.partition("+")[0] == FEDAVG)
+    fedavg = (result for result in results if method_of(result.contender) == FEDAVG)
     title = next(fedavg, results[0]).title
     finals = [result.history.final for result in results if result.title == title]
     return Target(statistics.fmean(finals), metric, title)
@@ -187,6 +188,13 @@ def summarize(results: Sequence[RunResult], target: float) -> list[ContenderSumm
         for title in titles
     ]
     return sorted(summaries, key=lambda row: row.leading_metric.sort_key(row.final.mean))
+
+
+def best_of(summaries: Sequence[ContenderSummary]) -> ContenderSummary:
+    """Return the summary with the best mean of those that have the most seeds."""
+    seeds = max(len(summary.results) for summary in summaries)
+    complete = [summary for summary in summaries if len(summary.results) == seeds]
+    return min(complete, key=lambda row: row.leading_metric.sort_key(row.final.mean))
 
 
 def _summarize_one(results: Sequence[RunResult], target: float) -> ContenderSummary:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynamite_fl.compare.contenders import Run, refuse_other_jobs, result_of
+from dynamite_fl.compare.contenders import NoResult, Run, refuse_other_jobs, result_of
 from dynamite_fl.compare.parallel import Watcher, run_all
 from dynamite_fl.experiments.experiment import Experiment, TheoremQuestion
 from dynamite_fl.experiments.measures import burst_round
@@ -127,8 +127,8 @@ def read_outcome(runs: ExperimentRuns) -> Outcome:
     finished = [(p, run) for p, of_panel in by_panel.items() for run in of_panel if run.is_finished]
     for panel, run in finished:
         result = result_of(run)
-        if isinstance(result, str):
-            failures[run.name] = result
+        if isinstance(result, NoResult):
+            failures[run.name] = result.reason
             continue
         by_contender = histories.setdefault(panel, {})
         by_contender.setdefault(run.contender, {})[run.seed] = result.history

@@ -15,7 +15,9 @@ from dynamite_fl._format import (
     percent,
 )
 from dynamite_fl.compare.hindsight import Hindsight
+from dynamite_fl.compare.names import rates_in
 from dynamite_fl.compare.summary import ContenderSummary, Target
+from dynamite_fl.compare.tuning import Tuned, is_trial, tuned_methods
 from dynamite_fl.report.chart import PERCENT, Chart, band, color, label, line, metric_axis
 from dynamite_fl.report.contents import ReportedComparison, ReportedRun
 from dynamite_fl.report.run_charts import AXES, TICKS
@@ -26,19 +28,24 @@ Groups = Mapping[str, Sequence[ReportedRun]]
 
 
 def groups_of(comparison: ReportedComparison) -> dict[str, list[ReportedRun]]:
-    """Return runs by contender, the best first, without those for hindsight."""
-    fixed = set() if comparison.hindsight is None else _fixed(comparison)
+    """Return runs by contender, the best first, without trials of searches."""
+    trials = _trials(comparison)
     names = [contender.contender for contender in comparison.contenders]
-    names += [run.title for run in comparison.runs if run.title not in fixed]
+    names += [run.title for run in comparison.runs if run.title not in trials]
     return {
         name: [run for run in comparison.runs if run.title == name and run.history]
         for name in dict.fromkeys(names)
     }
 
 
-def _fixed(comparison: ReportedComparison) -> set[str]:
+def _trials(comparison: ReportedComparison) -> set[str]:
+    """Return the titles of fixed settings and of methods at other rates than their best."""
     shown = {contender.contender for contender in comparison.contenders}
-    return {run.title for run in comparison.runs if run.controller == "fixed"} - shown
+    methods = tuned_methods(comparison.runs)
+    trials = {run.title for run in comparison.runs if is_trial(run, methods)}
+    if comparison.hindsight is not None:
+        trials |= {run.title for run in comparison.runs if run.controller == "fixed"}
+    return trials - shown
 
 
 def curves(groups: Groups, field: str, title: str, layout: Mapping[str, Any]) -> list[Chart]:
@@ -189,6 +196,25 @@ def hindsight_charts(rows: Sequence[ContenderSummary], hindsight: Hindsight) -> 
     ]
 
 
+def rates_chart(tuned: Sequence[Tuned], metric: str) -> Chart:
+    """Return a chart of methods at all rates that were tried, on the first seed.
+
+    A method with a rate at the server is shown at the best of these for each rate of local steps.
+    """
+    traces = []
+    for place, method in enumerate(tuned):
+        best: dict[float, float] = {}
+        for title, value in method.tried.items():  # the best first
+            best.setdefault(float(rates_in(title).partition("x")[0]), value)
+        rates = sorted(best)
+        markers = {"mode": "lines+markers"}
+        traces.append(line(rates, [best[r] for r in rates], method.method, place, **markers))
+    layout = {"xaxis": {"type": "log", "showgrid": True}, "yaxis": metric_axis(metric)}
+    legend = [(method.method, color(place)) for place, method in enumerate(tuned)]
+    title = f"{metric_title(metric)} at the rates that were tried, on the first seed"
+    return Chart(title, traces, "learning rate", layout, legend=legend, height=300)
+
+
 def _bar_chart(
     title: str,
     x: str,
@@ -245,7 +271,7 @@ def _settings_chart(hindsight: Hindsight, height: int) -> Chart:
             "line": {"color": "--soft", "width": 1},
         },
         "text": [
-            f"{setting.local_steps} x {setting.batch_size}: {metric_value(metric.name, value)}"
+            f"{setting.name.removeprefix('fixed-')}: {metric_value(metric.name, value)}"
             for setting, value in hindsight.tried.items()
         ],
         "hovertemplate": "%{text}<extra></extra>",

@@ -21,6 +21,7 @@ from dynamite_fl.report.comparison_charts import (
     end_charts,
     groups_of,
     hindsight_charts,
+    rates_chart,
 )
 from dynamite_fl.report.contents import ReportedComparison, ReportedRun
 from dynamite_fl.report.page import Card, Page
@@ -55,7 +56,7 @@ def comparison_page(title: str, comparison: ReportedComparison, notes: Sequence[
             'it; dots are single seeds. "1 of 3" counts the seeds that did.',
         )
         page.charts(end_charts(comparison.contenders, comparison.target, comparison.hindsight))
-    if comparison.hindsight is not None:
+    if comparison.hindsight is not None or comparison.tuned:
         _add_hindsight(page, comparison)
     page.section("Decisions")
     page.legend(legend)
@@ -130,19 +131,24 @@ def _table_row(row: ContenderSummary, place: int, hindsight: Hindsight | None) -
 
 
 def _add_hindsight(page: Page, comparison: ReportedComparison) -> None:
-    hindsight = comparison.hindsight
-    if hindsight is None:
-        return
-    metric, gap = comparison.leading_metric.name, ""
-    if hindsight.gap is not None:
-        better = metric_difference(metric, hindsight.gap)
-        gap = f" Its {metric_label(metric)} is {better} better than FedAvg's."
-    page.section(
-        "In hindsight",
-        f"After {len(hindsight.tried)} fixed settings were tried, the best setting is "
-        f"{hindsight.best.contender} (local steps x batch size).{gap}",
-    )
-    page.charts(hindsight_charts(comparison.contenders, hindsight))
+    """Add what searches found: the best rates of methods, and the best fixed setting."""
+    hindsight, metric, texts, charts = comparison.hindsight, comparison.leading_metric.name, [], []
+    for tuned in comparison.tuned:
+        texts.append(f"Of {len(tuned.tried)} rates for {tuned.method}, {tuned.best} is the best.")
+    if hindsight is not None:
+        texts.append(
+            f"After {len(hindsight.tried)} fixed settings were tried, the best setting is "
+            f"{hindsight.best.contender} (local steps x batch size @ learning rate)."
+        )
+        if hindsight.gap is not None and hindsight.fedavg is not None:
+            better = metric_difference(metric, hindsight.gap)
+            name = hindsight.fedavg.contender
+            texts.append(f"Its {metric_label(metric)} is {better} better than that of {name}.")
+        charts += hindsight_charts(comparison.contenders, hindsight)
+    if comparison.tuned:
+        charts.append(rates_chart(comparison.tuned, metric))
+    page.section("In hindsight", " ".join(texts))
+    page.charts(charts)
 
 
 def _add_runs(page: Page, runs: Sequence[ReportedRun], metric: LeadingMetric) -> None:

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from dynamite_fl._leading_metric import LeadingMetric
 from dynamite_fl.compare.hindsight import Hindsight
 from dynamite_fl.compare.summary import ContenderSummary, Target, title_of
+from dynamite_fl.compare.tuning import Tuned
 from dynamite_fl.records import Limits
 from dynamite_fl.training.history import History
+
+DIVERGED = "diverged"  # what ended a run whose weights were no longer numbers
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,6 +89,7 @@ class ReportedComparison:
         runs: All runs, including those that have not finished.
         contenders: Summaries of the contenders with finished runs, the best first.
         target: The value of the leading metric to reach; None if no run has finished.
+        tuned: Methods that were run at three rates or more, which are shown at the best one.
         hindsight: The best fixed setting; None if none was tried.
         repeat: How to repeat all runs, or one of them if no command repeats all.
     """
@@ -93,6 +97,7 @@ class ReportedComparison:
     runs: Sequence[ReportedRun]
     contenders: Sequence[ContenderSummary]
     target: Target | None
+    tuned: Sequence[Tuned]
     hindsight: Hindsight | None
     repeat: Repeat
 

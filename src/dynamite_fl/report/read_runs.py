@@ -9,7 +9,7 @@ from typing import Any
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.job.training import TrainingJob, load_training_job
 from dynamite_fl.report.bound_terms import bound_terms
-from dynamite_fl.report.contents import ReportedRun
+from dynamite_fl.report.contents import DIVERGED, ReportedRun
 from dynamite_fl.report.read_job import device_names, setting, stream_buffer_size
 from dynamite_fl.training.history import History, RecoveredHistory, recover_history
 from dynamite_fl.training.run_folder import RunFolder
@@ -92,7 +92,9 @@ def _read_run(path: Path, found: FoundRuns) -> None:
     if not folder.job.is_file() and not history:
         return
     ended = _read_ended(folder, notes)
-    if ended is None:
+    if ended == DIVERGED:
+        notes.append(f"{path} diverged: {_text(folder.diverged).strip()}")
+    elif ended is None:
         after = f"after round {history[-1].round}" if history else "before its first round"
         notes.append(f"{path} still runs or was interrupted; it is shown {after}")
     tables = {} if job is None else job.tables
@@ -156,7 +158,7 @@ def _read_history(folder: RunFolder, notes: list[str]) -> RecoveredHistory:
 def _read_ended(folder: RunFolder, notes: list[str]) -> str | None:
     """Return what ended the run; None if it has not ended."""
     if not folder.ended.is_file():
-        return None
+        return DIVERGED if folder.diverged.is_file() else None
     try:
         return _text(folder.ended).strip() or None
     except OSError as error:

@@ -8,10 +8,18 @@ from pathlib import Path
 
 from dynamite_fl._atomic import write_atomically
 from dynamite_fl.compare.hindsight import FixedSetting, Hindsight, look_back
-from dynamite_fl.compare.summary import ContenderSummary, RunResult, choose_target, summarize
+from dynamite_fl.compare.names import method_of
+from dynamite_fl.compare.summary import (
+    ContenderSummary,
+    RunResult,
+    choose_target,
+    summarize,
+    title_of,
+)
+from dynamite_fl.compare.tuning import Tuned, is_trial, tuned_by, tuned_methods
 from dynamite_fl.errors import JobError
 from dynamite_fl.report.comparison_page import comparison_page
-from dynamite_fl.report.contents import ReportedComparison, ReportedRun
+from dynamite_fl.report.contents import DIVERGED, ReportedComparison, ReportedRun
 from dynamite_fl.report.read_runs import find_runs
 from dynamite_fl.report.repeat_command import how_to_repeat, job_differences
 from dynamite_fl.report.run_page import run_page
@@ -66,7 +74,8 @@ def compare_runs(runs: Sequence[ReportedRun], target: float | None = None) -> Re
     """Summarize the runs that finished and have the leading metric of the first run.
 
     Runs with fixed settings are not contenders. The best of them is what contenders are compared
-    with in hindsight. If there are no other runs, they are the contenders.
+    with in hindsight. If there are no other runs, they are the contenders. A method that was run at
+    three rates or more is a contender at the best of them.
     """
     metric = runs[0].history.leading_metric
     alike = [run for run in runs if run.history.leading_metric == metric]
@@ -75,17 +84,34 @@ def compare_runs(runs: Sequence[ReportedRun], target: float | None = None) -> Re
     contending = [result for result in results if result not in fixed]
     if not contending:
         contending, fixed = fixed, []
+    tuned = _tuned(contending, runs)
+    tried, best = {name for each in tuned for name in each.tried}, {each.best for each in tuned}
+    contending = [each for each in contending if each.title in best or each.title not in tried]
     repeat = how_to_repeat(runs)
     if not contending:
         return ReportedComparison(
-            runs=runs, contenders=(), target=None, hindsight=None, repeat=repeat
+            runs=runs, contenders=(), target=None, tuned=(), hindsight=None, repeat=repeat
         )
     chosen = choose_target(contending, target)
     contenders = summarize(contending, chosen.value)
-    hindsight = _hindsight(fixed, contenders, chosen.value) if fixed else None
     return ReportedComparison(
-        runs=runs, contenders=contenders, target=chosen, hindsight=hindsight, repeat=repeat
+        runs=runs,
+        contenders=contenders,
+        target=chosen,
+        tuned=tuned,
+        hindsight=_hindsight(fixed, contenders, chosen.value) if fixed else None,
+        repeat=repeat,
     )
+
+
+def _tuned(results: Sequence[RunResult], runs: Sequence[ReportedRun]) -> list[Tuned]:
+    """Return the methods that were run at three rates or more, at the best of them."""
+    methods = tuned_methods(run for run in runs if FixedSetting.from_name(run.contender) is None)
+    trials: dict[tuple[str, str], list[RunResult]] = {}
+    for result in results:
+        if is_trial(result, methods):
+            trials.setdefault((result.group, method_of(result.contender)), []).append(result)
+    return [tuned_by(title_of(*key), of_method) for key, of_method in trials.items()]
 
 
 def _metric_differences(runs: Sequence[ReportedRun]) -> list[str]:
@@ -99,8 +125,9 @@ def _metric_differences(runs: Sequence[ReportedRun]) -> list[str]:
 
 
 def _result(run: ReportedRun) -> RunResult | None:
-    """Return the result of a run; None if it has not ended, is damaged or has no final metric."""
-    if run.ended is None or not run.is_complete or math.isnan(run.history.final):
+    """Return the result of a run; None if it has not ended well or is damaged."""
+    ended_well = run.ended not in (None, DIVERGED) and not math.isnan(run.history.final)
+    if run.ended is None or not ended_well or not run.is_complete:
         return None
     return RunResult(run.contender, run.seed, Path(run.folder), run.ended, run.history, run.group)
 

@@ -76,6 +76,11 @@ class RunFolder:
         return self.path / "ended.txt"
 
     @property
+    def diverged(self) -> Path:
+        """Why the training diverged, in a comparison, which does not try it again."""
+        return self.path / "diverged.txt"
+
+    @property
     def nodes(self) -> Path:
         """The names of real machines; the file is missing where devices are simulated."""
         return self.path / "nodes.json"

@@ -25,6 +25,7 @@ def comparison(results: list[RunResult], fixed: list[RunResult]) -> Comparison:
         buffers=None,
         seeds=2,
         target=None,
+        tune=(),
         hindsight=True,
         folder=Path("runs/a"),
         data_dir=None,
@@ -33,7 +34,7 @@ def comparison(results: list[RunResult], fixed: list[RunResult]) -> Comparison:
     target = choose_target(results, None)
     contenders = summarize(results, target.value)
     hindsight = look_back(fixed, contenders, target.value)
-    return Comparison(request, contenders, target, hindsight, {})
+    return Comparison(request, contenders, target, (), hindsight, {}, {})
 
 
 @pytest.mark.parametrize("width", [40, 100])
@@ -54,7 +55,7 @@ def test_where_lower_is_better_it_is_said(width: int) -> None:
     assert all(len(line) <= width for line in text.splitlines())
     for words in ("RMSE", "dynamite *", "0.2 ± 0.14", "to 0.3", "* the best RMSE; lower is better"):
         assert words in text
-    assert "Its RMSE is 0.2 ± 0.14 better than FedAvg's." in " ".join(text.split())
+    assert "Its RMSE is 0.2 ± 0.14 better than that of fedavg." in " ".join(text.split())
     assert "accura" not in text
 
 

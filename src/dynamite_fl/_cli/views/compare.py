@@ -152,8 +152,10 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
         f"The target is {target.origin}. * the least among those that reach it on all seeds",
         style="dim",
     )
-    if hindsight is not None:
+    if comparison.tuned:
         console.print()
+        _show_tuned(console, comparison)
+    if hindsight is not None:
         _show_hindsight(console, hindsight)
 
 
@@ -221,18 +223,30 @@ def _target_table(rows: Sequence[ContenderSummary], target: Target, width: int) 
     return table
 
 
+def _show_tuned(console: Console, comparison: Comparison) -> None:
+    """Show at how many rates methods were tried."""
+    for tuned in comparison.tuned:
+        console.print(
+            f"{tuned.best} has the best of {count(len(tuned.tried), 'rate')} for {tuned.method}, "
+            "in hindsight.",
+            markup=False,
+        )
+    if comparison.diverged:
+        console.print(f"{count(len(comparison.diverged), 'trial')} of searches diverged.")
+
+
 def _show_hindsight(console: Console, hindsight: Hindsight) -> None:
-    best = hindsight.best
+    best, fedavg = hindsight.best, hindsight.fedavg
     metric = best.leading_metric.name
     console.print(
         f"The best setting in hindsight is [{_BEST}]{best.contender}[/] (local steps x batch "
-        f"size) with {_metric(metric, best.final)}, "
+        f"size @ learning rate) with {_metric(metric, best.final)}, "
         f"of {count(len(hindsight.tried), 'fixed setting')} and FedAvg's own.",
     )
-    if hindsight.gap is not None:
+    if hindsight.gap is not None and fedavg is not None:
         gap = metric_difference(metric, hindsight.gap, hindsight.deviation)
         console.print(
-            f"Its {escape(metric_label(metric))} is {gap} better than FedAvg's. "
+            f"Its {escape(metric_label(metric))} is {gap} better than that of {fedavg.contender}. "
             '"Of the way" is the share of this difference that a controller gains.',
         )
 
