@@ -3,15 +3,11 @@
 import multiprocessing
 import re
 from dataclasses import dataclass, field
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dynamite_fl._format import metric_value
-from dynamite_fl.compare import parallel
 from dynamite_fl.compare.contenders import Run
 from dynamite_fl.compare.parallel import run_all
 from dynamite_fl.job.training import load_training_job
@@ -141,37 +137,3 @@ def test_ctrl_c_lets_runs_end_their_rounds_and_keeps_their_work(tmp_path: Path) 
     folder = RunFolder(tmp_path / "fedavg-0")
     assert folder.checkpoint.exists()
     assert not folder.is_finished
-
-
-@pytest.fixture
-def pipe() -> tuple[Connection, Connection]:
-    return Pipe()
-
-
-@pytest.mark.parametrize("told_by", ["message", "end"])
-def test_a_message_or_the_end_of_the_pipe_stops_a_run(
-    tmp_path: Path, pipe: tuple[Connection, Connection], told_by: str
-) -> None:
-    ours, theirs = pipe
-    if told_by == "message":
-        ours.send("stop")
-    else:
-        ours.close()
-    assert parallel._attempt(small_run(tmp_path), None, theirs) == parallel._Stopped()
-    folder = RunFolder(tmp_path / "fedavg-0")
-    assert len(read_history(folder.history)) == 1
-    assert folder.checkpoint.exists()
-
-
-def test_a_bug_keeps_its_traceback(
-    tmp_path: Path, pipe: tuple[Connection, Connection], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object) -> Any:
-        raise ZeroDivisionError("of ours")
-
-    monkeypatch.setattr(parallel, "user_traceback", lambda _: None)  # this file counts as a user's
-    monkeypatch.setattr(parallel, "build_training", broken)
-    message = parallel._attempt(small_run(tmp_path), None, pipe[1])
-    assert isinstance(message, parallel._Failed)
-    assert "Traceback (most recent call last)" in message.reason
-    assert "ZeroDivisionError: of ours" in message.reason

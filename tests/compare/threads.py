@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from dynamite_fl.compare import parallel
+from dynamite_fl.compare import parallel, worker
 
 
 def start_thread(data_dir: Path | None) -> parallel._Worker:
     ours, theirs = Pipe()
-    thread = threading.Thread(target=parallel._work, args=(theirs, data_dir), daemon=True)
+    thread = threading.Thread(target=worker.work, args=(theirs, data_dir), daemon=True)
     thread.start()
     return parallel._Worker(cast(Any, thread), ours)
 

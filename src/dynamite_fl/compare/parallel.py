@@ -6,33 +6,18 @@ ends after the current round and leaves a checkpoint.
 """
 
 import signal
-import time
-import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol
 
-from dynamite_fl._atomic import write_atomically
-from dynamite_fl._format import metric_label, metric_value
-from dynamite_fl._traceback import user_traceback, with_bug_note
 from dynamite_fl.compare.contenders import Run
-from dynamite_fl.errors import Diverged, DynamiteError
-from dynamite_fl.job.build import build_training
-from dynamite_fl.job.runs import open_run
-from dynamite_fl.records import Limits
-from dynamite_fl.task.fingerprint import fingerprint
-from dynamite_fl.training.round_record import RoundRecord
-from dynamite_fl.training.run_folder import RunFolder
-from dynamite_fl.training.session import Session, Tracking
-
-_SECONDS_BETWEEN_REPORTS = 0.2
+from dynamite_fl.compare.worker import Failed, Finished, Moved, Warned, work
 
 
 class Watcher(Protocol):
@@ -68,32 +53,6 @@ class Watcher(Protocol):
     def stopping(self) -> None:
         """Take note that all runs are to stop after their current rounds."""
         ...
-
-
-@dataclass(frozen=True)
-class _Moved:
-    share: float
-    reached: str | None
-
-
-@dataclass(frozen=True)
-class _Warned:
-    message: str
-
-
-@dataclass(frozen=True)
-class _Finished:
-    reached: str | None
-
-
-@dataclass(frozen=True)
-class _Failed:
-    reason: str
-
-
-@dataclass(frozen=True)
-class _Stopped:
-    pass
 
 
 @dataclass
@@ -183,7 +142,7 @@ def run_all(
 def _start_worker(data_dir: Path | None) -> _Worker:
     context = get_context("spawn")  # a fork of a process with threads may hang
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, data_dir))
+    process = context.Process(target=work, args=(theirs, data_dir))
     with _interrupts_ignored():  # the new process inherits this: its pipe tells it to stop
         process.start()
     theirs.close()
@@ -208,18 +167,18 @@ def _receive(worker: _Worker, failures: dict[str, str], watcher: Watcher) -> Non
         message = worker.pipe.recv()
     except (EOFError, OSError):
         worker.process.join()
-        message = _Failed(f"its process ended with code {worker.process.exitcode}")
-    if isinstance(message, _Moved):
+        message = Failed(f"its process ended with code {worker.process.exitcode}")
+    if isinstance(message, Moved):
         watcher.moved(name, message.share, message.reached)
         return
-    if isinstance(message, _Warned):
+    if isinstance(message, Warned):
         watcher.warned(name, message.message)
         return
     worker.run = None
-    if isinstance(message, _Failed):
+    if isinstance(message, Failed):
         failures[name] = message.reason
         watcher.failed(name, message.reason)
-    elif isinstance(message, _Finished):
+    elif isinstance(message, Finished):
         watcher.finished(name, message.reached)
 
 
@@ -235,76 +194,3 @@ def _end(workers: Sequence[_Worker]) -> None:
             worker.process.terminate()
             worker.process.join()
         raise
-
-
-def _work(pipe: Connection, data_dir: Path | None) -> None:
-    """Run one training after another, in a worker process, until the pipe ends."""
-    with suppress(EOFError, OSError):
-        while True:
-            run: Run = pipe.recv()
-            pipe.send(_attempt(run, data_dir, pipe))
-
-
-def _attempt(run: Run, data_dir: Path | None, pipe: Connection) -> _Finished | _Failed | _Stopped:
-    """Run one training and say how it ended, whatever happens in it."""
-    try:
-        return _train(run, data_dir, pipe)
-    except KeyboardInterrupt:
-        return _Stopped()
-    except Diverged as error:
-        write_atomically(RunFolder(run.path).diverged, f"{error}\n")  # it need not be tried again
-        return _Failed(str(error))
-    except DynamiteError as error:
-        return _Failed(str(error))
-    except Exception as error:  # a user's own task may raise anything; a bug shows its traceback
-        text = user_traceback(error)
-        if text is None:
-            text = "".join(traceback.format_exception(with_bug_note(error)))
-        return _Failed(text)
-
-
-def _train(run: Run, data_dir: Path | None, pipe: Connection) -> _Finished | _Stopped:
-    """Run one training from where its folder is, until its end or until told to stop."""
-    folder, training = RunFolder(run.path), build_training(run.job, data_dir)
-    task = training.engine.task
-    reporter = _Reporter(pipe, run.job.limits, task.leading_metric.name)
-    outcome = Session(
-        training,
-        folder,
-        on_round=[reporter.report],
-        tracking=Tracking(run.job.trackers, run.job.tables, reporter.warn),
-        open_folder=partial(open_run, folder, run.job, fingerprint(task), task.leading_metric),
-        should_stop=pipe.poll,
-    ).run()
-    return _Stopped() if outcome.stopped_by is None else _Finished(reporter.reached)
-
-
-@dataclass
-class _Reporter:
-    """Reports a training to the process that started this one, a few times a second."""
-
-    pipe: Connection
-    limits: Limits
-    metric_name: str
-    reached: str | None = None
-    _reported: float = 0.0
-
-    def report(self, record: RoundRecord) -> None:
-        """Send the share of the limits that is used, and the newest leading metric."""
-        name = self.metric_name
-        if record.is_evaluated:
-            self.reached = f"{metric_label(name)} {metric_value(name, record.value(name))}"
-        if time.monotonic() - self._reported >= _SECONDS_BETWEEN_REPORTS:
-            self._reported = time.monotonic()
-            share = self.limits.share_used(
-                seconds=record.seconds, cost=record.cost, rounds=record.round
-            )
-            self._send(_Moved(share, self.reached))
-
-    def warn(self, message: str) -> None:
-        """Send a warning."""
-        self._send(_Warned(message))
-
-    def _send(self, message: object) -> None:
-        with suppress(OSError):  # the process that started this one is gone
-            self.pipe.send(message)
