@@ -32,8 +32,8 @@ from dynamite_fl.simulation import engine as simulated
 from dynamite_fl.simulation.devices import Devices
 from dynamite_fl.simulation.engine import SimulatedEngine
 from dynamite_fl.task import losses, models, registry
-from dynamite_fl.task.samples import TensorSamples
 from dynamite_fl.task.task import Task
+from dynamite_fl.task.tensor_samples import TensorSamples
 from dynamite_fl.training import loop
 from dynamite_fl.training.loop import Progress, Schedule, Training, begin, run_round
 from dynamite_fl.training.rate_schedule import RateSchedule

@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulation": {"_load", "training", "control", "plan", "client", "task", "stream"},
     "job": {"simulation", "training", "tracking", "control", "plan", "client", "task", "stream"}
     | {"_load", "partitions"},
-    "flower": {"job", "training", "tracking", "control", "plan", "client", "task", "stream", "api"},
+    "flower": {"job", "training", "tracking", "control", "plan", "client", "task", "stream"},
     "compare": {"job", "training", "tracking", "control", "plan", "task", "stream"},
     "report": {"training.history", "training.round_record", "training.run_folder"}
     | {"compare.summary", "compare.hindsight", "compare.names", "compare.tuning"}
@@ -53,7 +53,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "controllers": {"control"},
     "server": {"training"},
     "api": {
-        "_load",
         "client",
         "job",
         "training",

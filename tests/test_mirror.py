@@ -51,6 +51,7 @@ TESTED_ELSEWHERE = {
     "plan/_predict.py": "tests/plan/test_cooptfl.py, against brute force",
     "plan/_search.py": "tests/plan/test_cooptfl.py, against brute force",
     "plan/_sizing.py": "tests/plan/test_cooptfl.py, against brute force",
+    "job/from_python.py": "tests/test_api.py, which gives everything in Python",
     "report/chart.py": _REPORTS,
     "report/comparison_charts.py": _REPORTS,
     "report/comparison_page.py": _REPORTS,
@@ -61,14 +62,18 @@ TESTED_ELSEWHERE = {
     "report/run_charts.py": _REPORTS,
     "report/run_page.py": _REPORTS,
     "reports.py": _RECORDS,
+    "task/dataset_samples.py": "tests/task/test_samples.py, with data of every kind",
     "task/datasets/dataset.py": f"{_RECORDS}, and conversions with examples",
     "task/datasets/files.py": "tests/task/datasets/test_idx.py and test_cifar.py",
     "task/datasets/sources.py": f"{_RECORDS}; tests/task/datasets/test_load.py loads them",
+    "task/mistakes.py": "tests/task/test_trial.py, which makes them",
+    "task/tensor_samples.py": "tests/task/test_samples.py, with data of every kind",
     "testing/_training.py": "tests/testing/test_controllers.py",
     "tracking/mlflow.py": "tests/tracking/test_track.py, which reads back what was recorded",
     "tracking/tensorboard.py": "tests/tracking/test_track.py, which reads back what was recorded",
     "tracking/tracker.py": "tests/tracking/test_track.py",
     "training/engine.py": f"{_RECORDS}, and a protocol",
+    "training/result.py": "tests/test_api.py, which looks at results",
 }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from importlib.metadata import version
 
     from dynamite_fl import controllers, flower, metrics, partitions, server, testing
-    from dynamite_fl.api import Result, evaluate, resume, train
+    from dynamite_fl.api import evaluate, resume, train
     from dynamite_fl.client.optimizer import Optimizer
     from dynamite_fl.errors import (
         DatasetError,
@@ -56,13 +56,14 @@ if TYPE_CHECKING:
     from dynamite_fl.task.registry import load_task, make_task
     from dynamite_fl.task.task import Task
     from dynamite_fl.training.history import History, read_history
+    from dynamite_fl.training.result import Result
 
     __version__ = version("dynamite-fl")
 
 # The public names that each module defines. A new name belongs here, in the imports above, which
 # only type checkers read, and in ``__all__``.
 _NAMES = {
-    "api": ("Result", "evaluate", "resume", "train"),
+    "api": ("evaluate", "resume", "train"),
     "client.optimizer": ("Optimizer",),
     "errors": (
         "DatasetError",
@@ -99,6 +100,7 @@ _NAMES = {
     "task.registry": ("load_task", "make_task"),
     "task.task": ("Task",),
     "training.history": ("History", "read_history"),
+    "training.result": ("Result",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 _PUBLIC_MODULES = ("controllers", "flower", "metrics", "partitions", "server", "testing")

@@ -6,21 +6,19 @@ holds, so that run folders made from Python and by commands are the same.
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from dynamite_fl._format import metric_value
-from dynamite_fl._load import module_folder
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.control.controller import Controller
-from dynamite_fl.errors import InvalidInput
 from dynamite_fl.job.build import Given, build_training
 from dynamite_fl.job.controller import controller_table
 from dynamite_fl.job.devices import devices_table
+from dynamite_fl.job.from_python import as_devices, as_task, check_learning_rate, describe_job
 from dynamite_fl.job.runs import load_run, open_run
 from dynamite_fl.job.training import (
     DEFAULT_CONTROLLER,
@@ -29,71 +27,21 @@ from dynamite_fl.job.training import (
     DEFAULT_SERVER,
     Settings,
     TrainingJob,
-    resolve_tables,
 )
-from dynamite_fl.partitions import PartitionRecipe, by_owner
+from dynamite_fl.partitions import PartitionRecipe
 from dynamite_fl.records import Fleet, Limits
 from dynamite_fl.simulation.devices import Devices
 from dynamite_fl.stream.stream import Stream
 from dynamite_fl.task.fingerprint import fingerprint
-from dynamite_fl.task.registry import load_task
 from dynamite_fl.task.task import Task
 from dynamite_fl.tracking.track import check_installed
-from dynamite_fl.training.averaging import Averaging, averaging_table
+from dynamite_fl.training.averaging import Averaging
 from dynamite_fl.training.evaluate import evaluate as measure
-from dynamite_fl.training.history import History
-from dynamite_fl.training.loop import Training
+from dynamite_fl.training.result import Result, result_of
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
-from dynamite_fl.training.server_optimizer import ServerOptimizer, server_table
-from dynamite_fl.training.session import Outcome, Session, Tracking
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """The result of a training.
-
-    Attributes:
-        model: The trained model, in evaluation mode.
-        history: One record per round.
-        stopped_by: The limit that ended the training: ``rounds``, ``deadline`` or ``budget``.
-        folder: The run folder; None if the training was not kept in one.
-    """
-
-    model: nn.Module
-    history: History
-    stopped_by: str
-    folder: Path | None
-
-    def __repr__(self) -> str:
-        """Return a short description, for notebooks."""
-        figures = ", ".join(
-            f"{name} {metric_value(name, value)}" for name, value in self.metrics.items()
-        )
-        where = "" if self.folder is None else f", in {self.folder}"
-        rounds = f"{len(self.history)} rounds, ended by {self.stopped_by}"
-        return f"<Result: {figures} after {rounds}{where}>"
-
-    @property
-    def state_dict(self) -> dict[str, Tensor]:
-        """The trained weights by their names."""
-        return self.model.state_dict()
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """All metrics and the ``loss`` on the test data, from the last evaluation.
-
-        The leading metric is the first. A metric that is not finite is NaN.
-        """
-        return self.history.final_metrics
-
-    @property
-    def worst_client(self) -> tuple[int, float] | None:
-        """The client whose leading metric is the worst on its own test data, and that metric.
-
-        It is None if ``Task.test_data`` is not a list with one entry for each client.
-        """
-        return self.history.worst_client
+from dynamite_fl.training.server_optimizer import ServerOptimizer
+from dynamite_fl.training.session import Session, Tracking
 
 
 def train(
@@ -225,7 +173,7 @@ def train(
         precision=precision,
         buffers=buffers,
     )
-    device_entry = devices if isinstance(devices, str) else devices_table(_as_devices(devices))
+    device_entry = devices if isinstance(devices, str) else devices_table(as_devices(devices))
     job = describe_job(
         task,
         limits,
@@ -306,120 +254,6 @@ def evaluate(task: Task, model: nn.Module) -> dict[str, float]:
     return {**evaluation.metrics, "loss": evaluation.loss}
 
 
-def _as_devices(devices: Devices | Fleet) -> Devices:
-    """Return the devices of a fleet. Its samples and gradient variances are not used."""
-    if isinstance(devices, Devices):
-        return devices
-    if not isinstance(devices, Fleet):
-        raise InvalidInput(
-            f"devices is a {type(devices).__name__}: give the name of a fleet, a CSV file, "
-            "Devices or a Fleet"
-        )
-    return Devices(
-        samples_per_second=devices.samples_per_second,
-        step_overhead=devices.step_overhead,
-        latency=devices.comm_seconds,
-        name=devices.name,
-    )
-
-
-def as_task(task: Task | str) -> Task:
-    """Return a task; load it if it is named by ``module:function``."""
-    if isinstance(task, str):
-        return load_task(task)
-    if not isinstance(task, Task):
-        raise InvalidInput(f"task is a {type(task).__name__}: give a Task or module:function")
-    return task
-
-
-def describe_job(
-    task: Task,
-    limits: Limits,
-    settings: Settings,
-    controller: Controller[Any] | str,
-    devices: str | dict[str, Any],
-    partition: PartitionRecipe | None = None,
-    stream: Stream | None = None,
-    optimizer: Optimizer | str = DEFAULT_OPTIMIZER,
-    server: ServerOptimizer | str = DEFAULT_SERVER,
-    averaging: Averaging | str | None = None,
-) -> TrainingJob:
-    """Write what was given in Python as a job, which a run folder keeps.
-
-    Args:
-        task: The model, the loss and the data.
-        limits: The limits of the training.
-        settings: The job's table ``training``.
-        controller: The controller or its name.
-        devices: The job's entry ``devices``: a name, a CSV file or a table.
-        partition: How the data is split; None for the default.
-        stream: When samples arrive; None if every device has all its samples from the start.
-        optimizer: The optimiser of local steps or its name.
-        server: The server optimiser or its name.
-        averaging: How local models are averaged; None for the default of the engine.
-    """
-    for name, value, kind in (
-        ("limits", limits, Limits),
-        ("partition", partition, PartitionRecipe | None),
-        ("stream", stream, Stream | None),
-        ("optimizer", optimizer, Optimizer | str),
-    ):
-        if not isinstance(value, kind):
-            raise InvalidInput(f"{name} is a {type(value).__name__}: give {_WANTED[name]}")
-    check_learning_rate(controller, settings.learning_rate)
-    tables = {
-        "task": _task_table(task),
-        "partition": _partition_table(task, partition),
-        "stream": None if stream is None else stream.to_table(),
-        "devices": devices,
-        "limits": asdict(limits),
-        "controller": controller if isinstance(controller, str) else controller_table(controller),
-        "optimizer": optimizer if isinstance(optimizer, str) else optimizer.to_table(),
-        "server": server if isinstance(server, str) else server_table(server),
-        "averaging": averaging if isinstance(averaging, str | None) else averaging_table(averaging),
-        "training": {**asdict(settings), "track": list(settings.track)},
-    }
-    resolved = resolve_tables(tables, folder=Path())
-    names = (resolved[table]["name"] for table in ("controller", "optimizer"))
-    specs = (resolved["task"].get("use"), *names)
-    own = [folder for spec in specs if (folder := module_folder(spec)) is not None]
-    return TrainingJob(resolved, tuple(dict.fromkeys([*own, Path.cwd()])))
-
-
-_WANTED = {
-    "limits": "a Limits",
-    "partition": "a recipe of dynamite_fl.partitions",
-    "stream": "a Stream",
-    "optimizer": 'an Optimizer or its name, such as fl.Optimizer("AdamW", weight_decay=0.01)',
-}
-
-
-def check_learning_rate(controller: Controller[Any] | str, learning_rate: float) -> None:
-    """Refuse a controller that was made for another learning rate than the training's."""
-    own = getattr(controller, "learning_rate", learning_rate)
-    if own != learning_rate:
-        raise InvalidInput(
-            f"the controller has the learning rate {own:g}, but the training {learning_rate:g}: "
-            "give both the same"
-        )
-
-
-def _partition_table(task: Task, partition: PartitionRecipe | None) -> dict[str, Any] | None:
-    """Return the job's table ``partition``; None for the default."""
-    if partition is None and task.has_own_data:
-        partition = by_owner()
-    return None if partition is None else partition.to_table()
-
-
-def _task_table(task: Task) -> dict[str, Any]:
-    """Return the job's table ``task``, which says how to make the task again.
-
-    A task that was made in Python cannot be made again from a table. Its table holds its name, so
-    that a resume can ask for it.
-    """
-    return {"made_in_python": task.name} if task.source is None else dict(task.source)
-
-
 def _run(
     job: TrainingJob,
     given: Given,
@@ -445,22 +279,6 @@ def _run(
         open_folder=open_folder,
     ).run()
     return result_of(training, task, job.settings.seed, outcome, run_folder)
-
-
-def result_of(
-    training: Training, task: Task, seed: int, outcome: Outcome, folder: RunFolder | None
-) -> Result:
-    """Return the result of a session that has reached its end.
-
-    Raises:
-        KeyboardInterrupt: The session was interrupted.
-    """
-    if outcome.stopped_by is None:
-        raise KeyboardInterrupt
-    model = task.new_model(seed)  # its initial weights are replaced by the trained ones
-    model.load_state_dict(training.engine.state_dict(outcome.weights))
-    path = None if folder is None else folder.path
-    return Result(model.eval(), outcome.history, outcome.stopped_by, path)
 
 
 def _warn(message: str) -> None:

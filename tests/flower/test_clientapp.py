@@ -11,7 +11,8 @@ import pytest
 import torch
 from flwr.app import Message, RecordDict
 
-from dynamite_fl.client.local_data.incoming import incoming_client
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.local_data.device_client import device_client
 from dynamite_fl.client.messages import Order, Reply
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.flower.clientapp import client_app
@@ -43,7 +44,10 @@ def started(folder: Path, size: int = 60) -> App:
     """A device as a process would start it, from the state in its folder."""
     storage = Storage("reservoir", size)
     app: App = client_app(
-        lambda _: incoming_client(digits(), folder / "samples", storage=storage), folder / "state"
+        lambda _: device_client(
+            FlatModel(digits(), seed=0), incoming=folder / "samples", storage=storage
+        ),
+        folder / "state",
     )
     return app
 

@@ -168,3 +168,21 @@ def test_lazy_layers_get_their_shapes_from_the_first_sample() -> None:
     result = train(task_of(lambda: nn.LazyLinear(2)))
     assert isinstance(result.model, nn.Linear)
     assert result.model.in_features == 4
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_saved_model_has_the_mean_of_buffers_that_devices_keep(workers: int) -> None:
+    """Devices have 10, 20 and 50 samples, whose means the buffer follows with half its weight."""
+    sizes = [10, 20, 50]
+    parts = torch.split(INPUTS, sizes), torch.split(LABELS, sizes)
+    data = list(zip(*parts, strict=True))
+    result = train(
+        Task(model=ReplacedBuffers, loss=nn.CrossEntropyLoss(), train_data=data, test_data=data),
+        buffers="local",
+        controller=fl.controllers.FedAvg(local_steps=1, batch_size=80),
+        workers=workers,
+    )
+    share = 1 - 0.5**ROUNDS  # every step is on all samples of a device
+    kept = [share * part.mean(dim=0) for part in parts[0]]
+    expected = sum(size / 80 * mean for size, mean in zip(sizes, kept, strict=True))
+    assert torch.allclose(result.model.get_buffer("mean"), torch.as_tensor(expected), atol=1e-6)

@@ -14,15 +14,11 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from dynamite_fl.errors import InvalidInput
-from dynamite_fl.task import samples as samples_module
+from dynamite_fl.task import tensor_samples
 from dynamite_fl.task.batch import tensors_in
-from dynamite_fl.task.samples import (
-    DatasetSamples,
-    JoinedSamples,
-    TensorSamples,
-    as_samples,
-    split_rows,
-)
+from dynamite_fl.task.dataset_samples import DatasetSamples
+from dynamite_fl.task.samples import JoinedSamples, as_samples, split_rows
+from dynamite_fl.task.tensor_samples import TensorSamples
 
 X = torch.arange(24.0).reshape(8, 3)
 Y = torch.tensor([2, 0, 1, 2, 0, 1, 1, 0])
@@ -195,6 +191,7 @@ def test_rows_of_a_list_count_through_its_datasets(sizes: list[int]) -> None:
     assert joined.labels().tolist() == x[:, 0].tolist()
     for client, rows in enumerate(split_rows(joined, np.arange(len(joined)))):
         assert (joined.clients(rows) == client).all()
+        assert [joined.place(row) for row in rows] == [(client, own) for own in range(rows.size)]
         shuffled = rows[::-1].copy()
         assert joined.batch(shuffled)[1].tolist() == shuffled.tolist()
 
@@ -261,8 +258,8 @@ def test_nan_and_infinity_are_found(
 ) -> None:
     """Of large data some rows are looked at, the first and the last among them."""
     if large:
-        monkeypatch.setattr(samples_module, "_CHECKED_BYTES", 0)
-        monkeypatch.setattr(samples_module, "_ROWS_CHECKED", 3)
+        monkeypatch.setattr(tensor_samples, "_CHECKED_BYTES", 0)
+        monkeypatch.setattr(tensor_samples, "_ROWS_CHECKED", 3)
     bad = X.clone()
     bad[row, 1] = value
     with pytest.raises(InvalidInput, match=rf"data inputs\[{row}\] has NaN or infinity"):

@@ -116,7 +116,7 @@ def same_net() -> Callable[[], nn.Module]:
         ),
         (
             {"metrics": {"each": lambda outputs, _: outputs}},
-            r"metric each: a metric returned the shape \(5, 2\)",
+            r"metric each: a metric returned the shape \(1, 2\)",
         ),
     ],
 )
@@ -203,6 +203,78 @@ def test_targets_of_another_shape_are_refused(
         try_task(replace(REGRESSION, model=model, loss=loss, train_data=data))
 
 
+def by_hand(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs - targets).square().mean()
+
+
+def step_by_hand(model: nn.Module, batch: Any) -> Tensor:
+    inputs, targets = batch
+    return by_hand(model(inputs), targets)
+
+
+@pytest.mark.parametrize(("model", "targets"), [(flat, (4, 1)), (column, (4,))])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        (r"Task\.loss", {"loss": by_hand}),
+        (r"Task\.training_step", {"loss": None, "training_step": step_by_hand}),
+        (
+            "metric close",
+            {
+                "loss": lambda o, t: by_hand(o.flatten(), t.flatten()),
+                "metrics": {"close": lambda o, t: ((o - t).abs() < 0.3).float().mean()},
+            },
+        ),
+    ],
+)
+def test_a_comparison_by_hand_of_different_shapes_is_refused(
+    model: Callable[[], nn.Module], targets: tuple[int, ...], name: str, changes: dict[str, Any]
+) -> None:
+    """Torch says nothing here, and the training would learn the mean of all targets."""
+    data = (torch.rand(4, 3), torch.tensor([0.1, 0.2, 0.9, 0.4]).reshape(targets))
+    task = replace(REGRESSION, model=model, train_data=data, test_data=data, metrics=[])
+    with pytest.raises(InvalidInput, match=f"{name} compares each output with each target"):
+        try_task(replace(task, **changes))
+    try_task(replace(task, loss=lambda o, t: by_hand(o.flatten(), t.flatten())))
+
+
+class TestMetricsThatNeedMoreSamples:
+    GROUPS = torch.arange(300) % 3
+    DATA = (torch.rand(300, 3), torch.arange(300) % 2)
+
+    def by_group(self, outputs: Tensor, targets: Tensor) -> float:
+        """The accuracy of the worst group; groups are known by place in the test data."""
+        is_correct = outputs.argmax(1) == targets
+        return min(float(is_correct[group == self.GROUPS].float().mean()) for group in range(3))
+
+    def test_they_are_tried_on_all_test_data(self) -> None:
+        task = replace(TASK, train_data=self.DATA, test_data=self.DATA)
+        try_task(replace(task, metrics={"worst_group": self.by_group}))
+
+    def test_they_are_refused_if_all_test_data_does_not_suffice(self) -> None:
+        data = tuple(part[:299] for part in self.DATA)
+        with pytest.raises((InvalidInput, UserCodeError), match="metric worst_group"):
+            try_task(replace(TASK, test_data=data, metrics={"worst_group": self.by_group}))
+
+
+class Positions(nn.Module):
+    """A model with a constant in its state, as many a transformer has."""
+
+    def __init__(self, *, persistent: bool) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(3, 2), nn.BatchNorm1d(3)
+        self.register_buffer("places", torch.rand(20), persistent=persistent)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.layer(self.norm(inputs)) + self.get_buffer("places").sum()  # type: ignore[no-any-return]
+
+
+def test_a_large_constant_in_the_state_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match=r"change 50% of what .* buffer places: .*persistent=Fal"):
+        try_task(replace(TASK, model=lambda: Positions(persistent=True)))
+    try_task(replace(TASK, model=lambda: Positions(persistent=False)))
+
+
 def fail(*_: object) -> Any:
     raise KeyError("no such label")
 
@@ -220,7 +292,7 @@ class Failing(Items):
         ({"loss": None, "training_step": fail}, r"Task\.training_step failed: KeyError"),
         ({"predict": fail}, r"Task\.predict failed: KeyError"),
         ({"train_data": Failing(1, 2), "metrics": []}, r"two samples of Task\.train_data failed"),
-        ({"metrics": {"f1": fail}}, r"metric f1, on outputs of shape \(2, 2\), failed: KeyError"),
+        ({"metrics": {"f1": fail}}, r"metric f1, on outputs of shape \(1, 2\), failed: KeyError"),
     ],
 )
 def test_an_exception_says_which_part_of_the_task_raised_it(

@@ -36,6 +36,7 @@ from dynamite_fl.client.messages import ClientState, Order, Reply
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.probe import ProbeMemory, ProbeSettings, measure
 from dynamite_fl.client.sketch import sketch
+from dynamite_fl.client.unsound_samples import refuse_unsound_samples
 from dynamite_fl.errors import NoSampleYet
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import Buffer
@@ -205,8 +206,14 @@ class Client:
         return replace(state, buffer=buffer), NewSamples(new_rows, share)
 
     def reply(self, started: "StartedRound", results: StepResults, steps: StepComputer) -> Reply:
-        """Measure what the order asks for, and return the reply with the new state."""
+        """Measure what the order asks for, and return the reply with the new state.
+
+        Raises:
+            InvalidInput: The model is not finite, because samples have NaN or infinity.
+        """
         order, state = started.order, started.state
+        if not math.isfinite(float(results.weights.sum())):
+            refuse_unsound_samples(order.client, self.samples, started.batches)
         reply = Reply(
             weights=results.weights,
             samples=self.indices.size if state.buffer is None else state.buffer.seen,

@@ -144,9 +144,14 @@ class FlatModel:
         """Return the gradient that the module's weights hold, a copy; zero where they have none."""
         return _flat([zero_if_none(parameter) for parameter in self.parameters])
 
-    def state_dict(self, weights: Tensor) -> dict[str, Tensor]:
-        """Return the module's whole state for a vector, by its names, as a copy."""
-        self.load(weights)
+    def state_dict(self, weights: Tensor, local_buffers: Tensor | None = None) -> dict[str, Tensor]:
+        """Return the module's whole state for a vector, by its names, as a copy.
+
+        Args:
+            weights: The vector, (d,).
+            local_buffers: The buffers that devices keep to themselves. Default: the first ones.
+        """
+        self.load(weights, local_buffers)
         # A module may add something that is no tensor, by ``get_extra_state``.
         return {
             name: value.detach().cpu().clone() if isinstance(value, Tensor) else value

@@ -4,19 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from dynamite_fl._validate import check_name, check_whole
-from dynamite_fl.api import Result as Result
-from dynamite_fl.api import as_task, describe_job, result_of
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import Compute, FlatModel
-from dynamite_fl.client.local_data.incoming import incoming_client
+from dynamite_fl.client.local_data.device_client import device_client
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.flower.engine import FlowerEngine, Timeouts
-from dynamite_fl.flower.job_parts import refuse_lists, refuse_pilot
+from dynamite_fl.flower.job_parts import refuse_pilot
 from dynamite_fl.flower.messenger import Grid
 from dynamite_fl.job.build import (
     build_controller,
@@ -25,6 +21,7 @@ from dynamite_fl.job.build import (
     schedule_of,
     warn_of_optimizer,
 )
+from dynamite_fl.job.from_python import as_task, describe_job
 from dynamite_fl.job.runs import open_run
 from dynamite_fl.job.training import (
     DEFAULT_CONTROLLER,
@@ -39,6 +36,8 @@ from dynamite_fl.task.task import Task
 from dynamite_fl.task.trial import try_task
 from dynamite_fl.training.averaging import Averaging, ClippedMean
 from dynamite_fl.training.loop import Training
+from dynamite_fl.training.result import Result as Result
+from dynamite_fl.training.result import result_of
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.server_optimizer import ServerOptimizer
@@ -217,27 +216,9 @@ def local_client(
         InvalidInput: An argument cannot be used.
     """
     optimizer = Optimizer(optimizer) if isinstance(optimizer, str) else optimizer
-    compute = Compute(device, precision)
+    model = FlatModel(task, seed, Compute(device, precision))
     settings = ProbeSettings(only_sketches=_is_sketched(probe_gradient))
-    refuse_lists(task)
-    if incoming is not None:
-        return incoming_client(
-            task,
-            incoming,
-            seed=seed,
-            storage=storage,
-            settings=settings,
-            optimizer=optimizer,
-            compute=compute,
-        )
-    return Client(
-        model=FlatModel(task, seed, compute),
-        samples=task.train,
-        indices=np.arange(len(task.train)),
-        seed=seed,
-        settings=settings,
-        optimizer=optimizer,
-    )
+    return device_client(model, seed, settings, optimizer, incoming=incoming, storage=storage)
 
 
 def _is_sketched(probe_gradient: str) -> bool:

@@ -4,14 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import FlatModel
-from dynamite_fl.client.local_data.incoming import incoming_client
+from dynamite_fl.client.local_data.device_client import device_client
 from dynamite_fl.client.partitioned import PartitionedClients
 from dynamite_fl.client.probe import ProbeSettings
-from dynamite_fl.errors import InvalidInput, JobError
+from dynamite_fl.errors import JobError
 from dynamite_fl.flower.engine import FlowerEngine, Timeouts
 from dynamite_fl.flower.superlink import SuperLink
 from dynamite_fl.flower.waiting import WaitStatus
@@ -60,23 +58,11 @@ def build_client(
     try_task(task, needs_test_data=False, needs_train_data=incoming is None)
     optimizer, compute = build_optimizer(job), compute_of(job)
     settings = ProbeSettings(only_sketches=job.settings.sends_sketches)
-    if incoming is not None:
-        stream = build_stream(job)
-        storage = None if stream is None else stream.storage(seed)
-        return incoming_client(
-            task,
-            incoming,
-            seed=seed,
-            storage=storage,
-            settings=settings,
-            optimizer=optimizer,
-            compute=compute,
-        )
     model = FlatModel(task, seed, compute)
     if part is None:
-        refuse_lists(task)
-        every_sample = np.arange(len(task.train))
-        return Client(model, task.train, every_sample, seed, settings, optimizer)
+        stream = build_stream(job)
+        storage = None if stream is None else stream.storage(seed)
+        return device_client(model, seed, settings, optimizer, incoming=incoming, storage=storage)
     devices = number_of_devices(job)
     if part >= devices:
         raise JobError(
@@ -85,19 +71,6 @@ def build_client(
     partition = build_partition(job, task, devices)
     streams = build_streams(job, task, partition)
     return PartitionedClients(model, partition, seed, settings, streams, optimizer).make(part)
-
-
-def refuse_lists(task: Task) -> None:
-    """Refuse training data of several clients on one device.
-
-    Raises:
-        InvalidInput: The training data is a list with one dataset for each client.
-    """
-    if task.has_own_data:
-        raise InvalidInput(
-            "Task.train_data is a list with one dataset for each client, but this is one device: "
-            "give its own dataset"
-        )
 
 
 def build_training(

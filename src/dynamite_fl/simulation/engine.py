@@ -27,6 +27,7 @@ from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.samples import JoinedSamples
 from dynamite_fl.task.task import Task
+from dynamite_fl.training.aggregate import average
 from dynamite_fl.training.collect import collect
 from dynamite_fl.training.engine import Evaluation, ModelSize, RoundOrder, RoundOutcome
 from dynamite_fl.training.evaluate import arrived_sample, evaluate
@@ -110,11 +111,10 @@ class SimulatedEngine:
         Worker processes keep states to themselves, and ``_states`` then holds placeholders. Here
         the placeholders are replaced by the states. The workers get them back with the next orders.
         """
-        if self.executor is not None:
-            for client, state in self.executor.take_states().items():
-                known = self._states.get(client)
-                if known is not None and is_placeholder(known):
-                    self._states[client] = state
+        away = {client for client, state in self._states.items() if is_placeholder(state)}
+        if self.executor is not None and away:
+            taken = self.executor.take_states()
+            self._states.update({client: taken[client] for client in taken.keys() & away})
         return self._states
 
     @states.setter
@@ -141,8 +141,12 @@ class SimulatedEngine:
         return self.model.first_weights.clone()
 
     def state_dict(self, weights: Tensor) -> dict[str, Tensor]:
-        """Return the whole state of the model with these weights, by names."""
-        return self.model.state_dict(weights)
+        """Return the whole state of the model with these weights, by names.
+
+        Buffers that clients keep to themselves are averaged by samples, so that the model can be
+        used on a new device.
+        """
+        return self.model.state_dict(weights, self._mean_local_buffers())
 
     def most_samples(self, order: RoundOrder) -> int:
         """Return the largest number of samples that a round can compute on, probes included."""
@@ -169,6 +173,18 @@ class SimulatedEngine:
         states = self.states
         everyone = range(len(self.devices))
         return [states.get(client, ClientState()).local_buffers for client in everyone]
+
+    def _mean_local_buffers(self) -> Tensor | None:
+        """Return the mean of the buffers that clients keep; None before they have trained."""
+        kept = {
+            client: buffers
+            for client, buffers in enumerate(self._local_buffers() or ())
+            if buffers is not None
+        }
+        if not kept:
+            return None
+        samples = [self.partition.indices(client).size for client in kept]
+        return average(list(kept.values()), np.array(samples, dtype=np.float64))
 
     def run_round(self, order: RoundOrder) -> RoundOutcome:
         """Run a round of the cohort on the virtual clock."""

@@ -87,6 +87,21 @@ def split_batch(batch: Batch) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
     return tuple(inputs), {}, targets
 
 
+def with_targets(batch: Batch, targets: Any) -> Batch:
+    """Return a batch with other targets.
+
+    Example:
+        >>> with_targets((1, 2, "target"), "other")
+        (1, 2, 'other')
+        >>> with_targets({"input_ids": 1, "labels": "target"}, "other")
+        {'input_ids': 1, 'labels': 'other'}
+    """
+    if isinstance(batch, Mapping):
+        key = next(key for key in TARGET_KEYS if key in batch)
+        return {**batch, key: targets}
+    return (*batch[:-1], targets)
+
+
 def predict(model: nn.Module, batch: Batch) -> tuple[Any, Any]:
     """Return a model's outputs for a batch, and the batch's targets."""
     arguments, keywords, targets = split_batch(batch)

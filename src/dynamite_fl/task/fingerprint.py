@@ -13,8 +13,9 @@ from dynamite_fl._random import random_stream
 from dynamite_fl.records import IntArray
 from dynamite_fl.task.batch import tensors_in
 from dynamite_fl.task.keyed_random import keyed_random
-from dynamite_fl.task.samples import JoinedSamples, Samples, TensorSamples
+from dynamite_fl.task.samples import JoinedSamples, Samples
 from dynamite_fl.task.task import Task
+from dynamite_fl.task.tensor_samples import TensorSamples
 
 _WHOLE_BYTES = 64 * 1024**2  # a larger tensor is represented by some of its rows
 _SAMPLED_ROWS = 4096

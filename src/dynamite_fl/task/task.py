@@ -16,10 +16,11 @@ from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import IntArray
 from dynamite_fl.task import batch as batches
 from dynamite_fl.task.batch import Batch
+from dynamite_fl.task.dataset_samples import Collate
 from dynamite_fl.task.keyed_random import keyed_random
 from dynamite_fl.task.losses import cross_entropy
 from dynamite_fl.task.metrics import LOSS, Metric, as_metrics
-from dynamite_fl.task.samples import Collate, JoinedSamples, Samples, as_samples
+from dynamite_fl.task.samples import JoinedSamples, Samples, as_samples
 
 TrainingStep = Callable[[nn.Module, Batch], Tensor]
 Predict = Callable[[nn.Module, Batch], tuple[Any, Any]]

@@ -1,63 +1,37 @@
 """A trial of a task before any training, so that a mistake in it shows at once."""
 
 import math
-import re
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dynamite_fl._load import user_code
 from dynamite_fl._random import random_stream
-from dynamite_fl.errors import InvalidInput, UserCodeError
+from dynamite_fl.errors import DynamiteError, InvalidInput
 from dynamite_fl.records import IntArray
-from dynamite_fl.task.batch import Batch, batch_length, map_tensors, tensors_in
+from dynamite_fl.task.batch import (
+    Batch,
+    batch_length,
+    map_tensors,
+    predict,
+    with_targets,
+)
+from dynamite_fl.task.broadcasting import compares_all_pairs
 from dynamite_fl.task.keyed_random import keyed_random
 from dynamite_fl.task.mapped_file import MappedFile
-from dynamite_fl.task.samples import JoinedSamples, Samples, TensorSamples
-from dynamite_fl.task.task import Task
+from dynamite_fl.task.metrics import Metric
+from dynamite_fl.task.mistakes import explained, shapes
+from dynamite_fl.task.samples import JoinedSamples, Samples, split_rows
+from dynamite_fl.task.task import Task, TrainingStep
+from dynamite_fl.task.tensor_samples import TensorSamples
 
+_AT_ONCE = 250  # samples of the test data that are computed together
+_NOTABLE = 0.02  # the share of constants in what is sent that is worth a warning
 _SAME = 1e-3  # the relative difference below which two losses count as the same
-# What torch says about ordinary mistakes, and what to change. The first that is found counts.
-_ADVICE = {
-    r"target dtype to be Long|scalar type Long but found": (
-        "labels of classes must be of type int64, such as labels.long()"
-    ),
-    r"Target -?\d+ is out of bounds": (
-        "labels count from 0 and must be less than the number of the model's outputs"
-    ),
-    r"shapes cannot be multiplied|size mismatch|must match the size of tensor|to have \d+ channels"
-    r"|input\.size\(-1\) must be equal to input_size|Given normalized_shape": (
-        "the size of a layer does not fit the shape of what it is given"
-    ),
-    r"indices'? to have one of the following scalar types|index_select.*Expected dtype int": (
-        "an nn.Embedding needs whole numbers, such as inputs.long()"
-    ),
-    r"same dtype|expected .*(dtype|scalar type)|bias type .* should be the same": (
-        "the data and the weights have different types; convert the data, such as inputs.float()"
-    ),
-    r"Target size": (
-        "targets must have the shape of the outputs, such as targets[:, None] for outputs of the "
-        "shape (n, 1)"
-    ),
-    r"1D target tensor expected": "labels must be one number for each sample, of the shape (n,)",
-    r"index out of range in self": (
-        "an input is not less than the number of rows of an nn.Embedding, or is negative"
-    ),
-    r"must be Tensor, not (list|str)": (
-        "samples must hold tensors or numbers, such as those of dataset.with_format('torch'), or "
-        "Task.collate_fn must make tensors of them"
-    ),
-    r"must be Tensor, not|object has no attribute '(argmax|shape|size|dim)'": (
-        "it is given something else than a tensor: if the model returns several outputs, pick one "
-        "of them by Task.predict; if the data holds lists, let Task.collate_fn make tensors of them"
-    ),
-}
-_WRONG_ARGUMENTS = r"unexpected keyword argument|positional arguments? but|positional argument"
 
 
 def try_task(task: Task, *, needs_test_data: bool = True, needs_train_data: bool = True) -> None:
@@ -75,7 +49,7 @@ def try_task(task: Task, *, needs_test_data: bool = True, needs_train_data: bool
             was made that is known; the message says what to change.
         UserCodeError: The data, the model, the loss or a metric raised another exception.
     """
-    with _explained("Task.model", "it is called without arguments, such as lambda: Net(10)"):
+    with explained("Task.model", "it is called without arguments, such as lambda: Net(10)"):
         model = task.new_model(seed=0)
         if task.new_model(seed=0) is model:
             raise InvalidInput(
@@ -84,8 +58,10 @@ def try_task(task: Task, *, needs_test_data: bool = True, needs_train_data: bool
             )
     with keyed_random(random_stream(0, "trial"), torch.device("cpu")):
         if needs_train_data or task.has_train_data:
+            buffers = {name: buffer.clone() for name, buffer in _sent_buffers(model).items()}
             for batch in _trial_batches(task.train, "train_data"):
                 _try_training(task, model, batch)
+            _warn_of_constants(model, buffers)
         if needs_test_data or task.has_test_data:
             _try_evaluation(task, model, _trial_batches(task.test, "test_data"))
 
@@ -98,8 +74,32 @@ def _try_training(task: Task, model: nn.Module, batch: Batch) -> None:
             "the loss does not depend on a weight with requires_grad=True: nothing can be learned "
             "(is the model detached, or are all weights frozen?)"
         )
-    with _explained("the gradient of the loss"):
+    with explained("the gradient of the loss"):
         loss.mean().backward()  # type: ignore[no-untyped-call]
+
+
+def _sent_buffers(model: nn.Module) -> dict[str, Tensor]:
+    """Return the buffers of floating-point numbers that a state has, which are sent."""
+    state = model.state_dict()
+    buffers = model.named_buffers()
+    return {name: b for name, b in buffers if name in state and b.is_floating_point()}
+
+
+def _warn_of_constants(model: nn.Module, before: Mapping[str, Tensor]) -> None:
+    """Warn of large buffers that training steps have not changed, but that every round sends."""
+    after = _sent_buffers(model)
+    same = [name for name in before if name in after and torch.equal(before[name], after[name])]
+    sizes = {name: before[name].numel() for name in same if bool(before[name].isfinite().all())}
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    sent = trained + sum(buffer.numel() for buffer in after.values())
+    if sum(sizes.values()) > _NOTABLE * sent:
+        largest = max(sizes, key=sizes.__getitem__)
+        warnings.warn(
+            f"training does not seem to change {sum(sizes.values()) / sent:.0%} of what each round "
+            f"sends, such as the model's buffer {largest}: register constant buffers with "
+            "persistent=False, so that they are not sent",
+            stacklevel=2,
+        )
 
 
 def _try_evaluation(task: Task, model: nn.Module, batches: Sequence[Batch]) -> None:
@@ -109,49 +109,122 @@ def _try_evaluation(task: Task, model: nn.Module, batches: Sequence[Batch]) -> N
         for batch in batches:
             loss = _try_loss(task, model, batch)
             _check_mean(task, model, batch, float(loss.mean()))
-        if not task.all_metrics:
-            return
-        results = [_predict(task, model, batch) for batch in batches]
+        if task.all_metrics:
+            results = [_predict(task, model, batch) for batch in batches]
+            for name, metric in task.all_metrics.items():
+                _try_metric(task, model, name, metric, results)
+
+
+def _try_metric(
+    task: Task, model: nn.Module, name: str, metric: Metric, results: Sequence[tuple[Any, Any]]
+) -> None:
+    """Compute a metric of a few samples, or of all test data if it needs more samples.
+
+    Args:
+        task: The task.
+        model: The model, in evaluation mode.
+        name: The name of the metric.
+        metric: The metric.
+        results: The outputs and the targets of a few samples, by batch.
+    """
+    try:
+        _compute(name, metric, results)
+    except DynamiteError:
+        rows = np.arange(len(task.test))
+        parts = [
+            np.array_split(part, -(-part.size // _AT_ONCE)) for part in split_rows(task.test, rows)
+        ]
+        batches = [task.test.batch(some) for part in parts for some in part]
+        _compute(name, metric, [_predict(task, model, batch) for batch in batches])
+    _refuse_all_pairs(
+        f"metric {name}", lambda *pair: metric.compute(*([e] for e in pair)), *results[-1]
+    )
+
+
+def _compute(name: str, metric: Metric, results: Sequence[tuple[Any, Any]]) -> None:
     outputs, targets = [pair[0] for pair in results], [pair[1] for pair in results]
-    for name, metric in task.all_metrics.items():
-        action = f"metric {name}, on outputs of {_shapes(outputs[0])},"
-        with _explained(action, "it is called with outputs and targets"):
-            try:
-                metric.compute(outputs, targets)
-            except InvalidInput as error:
-                raise InvalidInput(f"metric {name}: {error}") from None
+    action = f"metric {name}, on outputs of {shapes(outputs[0])},"
+    with explained(action, "it is called with outputs and targets"):
+        try:
+            metric.compute(outputs, targets)
+        except InvalidInput as error:
+            raise InvalidInput(f"metric {name}: {error}") from None
 
 
 def _try_loss(task: Task, model: nn.Module, batch: Batch) -> Tensor:
     """Return the loss of a batch; refuse what is not one number, nor one for each sample."""
     if task.training_step is not None:
         field, samples = "Task.training_step", batch_length(batch)
-        with _explained(field, "it is called with the model and a batch"):
+        with explained(field, "it is called with the model and a batch"):
             loss = task.training_step(model, batch)
+        _refuse_all_pairs(field, *_step_as_loss(task.training_step, model, batch))
     else:
         field = "Task.loss"
         outputs, targets = _predict(task, model, batch)
         samples = batch_length((targets, batch))  # packed sequences count steps, targets samples
         loss_of: Any = task.loss
-        action = f"Task.loss, on outputs of {_shapes(outputs)}, targets of {_shapes(targets)},"
-        with _explained(action, "it is called with outputs and targets"):
+        action = f"Task.loss, on outputs of {shapes(outputs)}, targets of {shapes(targets)},"
+        with explained(action, "it is called with outputs and targets"):
             loss = loss_of(outputs, targets)
+        _refuse_all_pairs(field, loss_of, outputs, targets)
     _check_loss(field, loss, samples)
     return loss
 
 
+def _step_as_loss(
+    step: TrainingStep, model: nn.Module, batch: Batch
+) -> tuple[Callable[[Any, Any], Tensor], Any, Any]:
+    """Return a training step as a function of outputs and targets, and those of a batch.
+
+    Outputs and targets are None if the batch does not say which of its parts are the targets, or
+    if the step does not call the model with the others.
+    """
+
+    def loss_of(outputs: Any, targets: Any) -> Tensor:
+        hook = model.register_forward_hook(lambda *_: outputs)
+        try:
+            return step(model, with_targets(batch, targets))
+        finally:
+            hook.remove()
+
+    with suppress(Exception), torch.no_grad():
+        return loss_of, *predict(model, batch)
+    return loss_of, None, None
+
+
+def _refuse_all_pairs(
+    name: str, function: Callable[[Any, Any], Any], outputs: Any, targets: Any
+) -> None:
+    """Refuse a function that compares each output with each target because of their shapes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if compares_all_pairs(function, outputs, targets):
+            raise InvalidInput(
+                f"{name} compares each output with each target, because outputs have the shape "
+                f"{tuple(outputs.shape)} and targets {tuple(targets.shape)}: give targets the "
+                "shape of the outputs"
+            )
+
+
 def _predict(task: Task, model: nn.Module, batch: Batch) -> tuple[Any, Any]:
     if task.predict is not None:
-        with _explained("Task.predict", "it is called with the model and a batch"):
+        with explained("Task.predict", "it is called with the model and a batch"):
             return task.predict(model, batch)
     how = "it is called with the inputs of a batch, a dict by its keys; or give Task.predict"
-    with _explained(f"the model, on a batch of {_shapes(batch)},", how):
+    with explained(f"the model, on a batch of {shapes(batch)},", how):
         return task.outputs_and_targets(model, batch)
 
 
 def _trial_batches(samples: Samples, field: str) -> list[Batch]:
-    with _explained(f"loading two samples of Task.{field}"):
+    with explained(f"loading two samples of Task.{field}"):
         return [samples.batch(rows) for rows in _trial_rows(samples)]
+
+
+def _all_batches(samples: Samples) -> Iterator[Batch]:
+    """Yield all samples in batches, as an evaluation computes them."""
+    for rows in split_rows(samples, np.arange(len(samples))):
+        for some in np.array_split(rows, -(-rows.size // _AT_ONCE)):
+            yield samples.batch(some)
 
 
 def _trial_rows(samples: Samples) -> list[IntArray]:
@@ -214,44 +287,3 @@ def _check_mean(task: Task, model: nn.Module, batch: Batch, loss: float) -> None
             f"{field} returns the sum over a batch, not the mean, so that steps would grow with "
             'the batch size: leave reduction="sum" out, or divide by the number of samples'
         )
-
-
-@contextmanager
-def _explained(action: str, arguments: str = "") -> Iterator[None]:
-    """Say what to change if an exception of the user's code is that of an ordinary mistake.
-
-    Torch only warns if outputs and targets of different shapes are compared, each with each, which
-    is a mistake.
-
-    Args:
-        action: What the user's code is doing, for the message.
-        arguments: The arguments that it is called with, for the message if it takes others.
-    """
-    try:
-        with warnings.catch_warnings(), user_code(action):
-            warnings.filterwarnings("error", "Using a target size")
-            yield
-    except UserCodeError as error:
-        if isinstance(error.__cause__, UserWarning):
-            shapes, _, _ = str(error.__cause__).partition(". ")
-            raise InvalidInput(
-                f"{action.partition(',')[0]} compares each output with each target, because their "
-                f"shapes differ: give targets the shape of the outputs ({shapes})"
-            ) from None
-        known = {_WRONG_ARGUMENTS: arguments, **_ADVICE} if arguments else _ADVICE
-        for pattern, advice in known.items():
-            if re.search(pattern, str(error.__cause__)):
-                said = " ".join(str(error).split()).rstrip(".")
-                raise InvalidInput(f"{said}: {advice}") from error.__cause__
-        raise
-
-
-def _shapes(nest: Any) -> str:
-    """Name the shapes of all tensors.
-
-    Example:
-        >>> _shapes((torch.zeros(2, 3), {"mask": torch.zeros(2)}))
-        'shapes (2, 3), (2,)'
-    """
-    shapes = [str(tuple(tensor.shape)) for tensor in tensors_in(nest)]
-    return ("shapes " if len(shapes) > 1 else "shape ") + ", ".join(shapes)

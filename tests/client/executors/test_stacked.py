@@ -21,8 +21,8 @@ from dynamite_fl.stream.buffer import Storage
 from dynamite_fl.stream.order import Orders
 from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task import losses, models
-from dynamite_fl.task.samples import TensorSamples
 from dynamite_fl.task.task import Task
+from dynamite_fl.task.tensor_samples import TensorSamples
 
 FEATURES = 12
 SAMPLES = (9, 40, 1, 23, 80)  # of each client

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from dynamite_fl.client.client import Client
-from dynamite_fl.client.local_data.incoming import incoming_client
+from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.local_data.device_client import device_client
 from dynamite_fl.client.local_data.sample_format import SampleFormat
 from dynamite_fl.client.local_data.sources import Delivery
 from dynamite_fl.client.local_data.store import SampleStore, StoreState
@@ -72,7 +73,9 @@ def arrive(folder: Path, k: int) -> None:
 
 
 def device(folder: Path, state: StoreState | None = None) -> tuple[Client, SampleStore]:
-    client = incoming_client(digits(), folder, storage=Storage("reservoir", 60))
+    client = device_client(
+        FlatModel(digits(), seed=0), incoming=folder, storage=Storage("reservoir", 60)
+    )
     assert isinstance(client.incoming, SampleStore)
     if state is not None:
         client.incoming.restore(state)

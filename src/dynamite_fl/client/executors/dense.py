@@ -20,7 +20,7 @@ from dynamite_fl.client.messages import ClientState, Order
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import IntArray
 from dynamite_fl.task.losses import Loss
-from dynamite_fl.task.samples import TensorSamples
+from dynamite_fl.task.tensor_samples import TensorSamples
 
 
 def dense_layers(module: nn.Module, inputs: Tensor) -> list[nn.Linear]:

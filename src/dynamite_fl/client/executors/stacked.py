@@ -22,8 +22,9 @@ from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.task.keyed_random import keyed_random
 from dynamite_fl.task.losses import Loss, per_sample_loss
-from dynamite_fl.task.samples import Samples, TensorSamples
+from dynamite_fl.task.samples import Samples
 from dynamite_fl.task.task import Task
+from dynamite_fl.task.tensor_samples import TensorSamples
 
 _INPUTS_AT_ONCE = 2**19  # the numbers in the batches of a stack that a processor's cache can hold
 _LARGEST_MODEL = 2**18  # the number of weights above which calling torch is the smaller part

@@ -11,7 +11,7 @@ from dynamite_fl.client.local_data.sources import Delivery, Source
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import NOTHING, Buffer, Storage
-from dynamite_fl.task.samples import TensorSamples
+from dynamite_fl.task.tensor_samples import TensorSamples
 
 
 @dataclass(frozen=True, eq=False)
