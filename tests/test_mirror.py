@@ -68,6 +68,7 @@ TESTED_ELSEWHERE = {
     "task/datasets/sources.py": f"{_RECORDS}; tests/task/datasets/test_load.py loads them",
     "task/mistakes.py": "tests/task/test_trial.py, which makes them",
     "task/tensor_samples.py": "tests/task/test_samples.py, with data of every kind",
+    "task/trial_samples.py": "tests/task/test_trial.py, which tries every kind of data",
     "testing/_training.py": "tests/testing/test_controllers.py",
     "tracking/mlflow.py": "tests/tracking/test_track.py, which reads back what was recorded",
     "tracking/tensorboard.py": "tests/tracking/test_track.py, which reads back what was recorded",

@@ -2,14 +2,19 @@
 
 import copy
 import pickle
+import random
 from collections import deque
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from dynamite_fl._random import client_stream
+from dynamite_fl.client.batches import MODEL
 from dynamite_fl.client.module_state import ModuleState
+from dynamite_fl.task.keyed_random import keyed_random
 
 
 class Holding(nn.Module):
@@ -149,3 +154,27 @@ def test_a_copy_of_module_and_state_is_put_back_by_itself(copied: Any) -> None:
     assert (ours.count, ours.seen, ours.mean.tolist()) == (0, [1], [0.0, 0.0])
     assert not hasattr(ours, "extra")
     assert module.count == 7
+
+
+@pytest.mark.parametrize(
+    ("generator", "draw"),
+    [
+        (torch.Generator(), lambda own: float(torch.rand((), generator=own))),
+        (np.random.default_rng(3), lambda own: own.random()),
+        (np.random.Generator(np.random.MT19937(3)), lambda own: own.random()),
+        (random.Random(3), lambda own: own.random()),  # noqa: S311
+    ],
+)
+def test_generators_of_a_module_are_seeded_by_those_of_a_round(generator: Any, draw: Any) -> None:
+    state = ModuleState(Holding(generator=generator))
+
+    def drawn(round_index: int) -> float:
+        stream = client_stream(0, client=1, round_index=round_index, purpose=MODEL)
+        with keyed_random(stream, torch.device("cpu")):
+            state.restore()
+            return draw(generator)  # type: ignore[no-any-return]
+
+    first = drawn(1)
+    draw(generator)
+    assert drawn(1) == first
+    assert drawn(2) != first

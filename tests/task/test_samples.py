@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
 
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.task import tensor_samples
@@ -235,6 +235,7 @@ def test_rows_are_split_by_client() -> None:
         ("digits", r"data is a str without targets"),
         (iter([1]), r"data is a list_iterator: give a pair \(inputs, targets\), a dataset"),
         (3, r"data is a int: give a pair"),
+        (DataLoader(TensorDataset(X, Y)), r"data is a DataLoader: give its dataset"),
         ([], "data is an empty list: it needs one dataset for each client"),
         ([(X, Y), (X, Y[:1])], r"data\[1\] has 8 inputs, but 1 targets"),
         ([X, Y], r"data\[0\] is a Tensor without targets"),

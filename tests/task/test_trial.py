@@ -171,6 +171,67 @@ def test_an_ordinary_mistake_is_one_line_that_says_what_to_change(
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float16])
+def test_targets_of_any_type_are_looked_at(dtype: torch.dtype) -> None:
+    data = (INPUTS, LABELS.to(dtype))
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs[:, 0] - targets.float()).square().mean()
+
+    try_task(replace(TASK, train_data=data, test_data=data, loss=loss, metrics=[]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"predict": lambda model, batch: model(batch[0])}, "predict returned a Tensor: it must"),
+        ({"train_data": (INPUTS, LABELS.bool())}, r"Task\.loss, .*labels\.long\(\)"),
+        (
+            {
+                "model": lambda: nn.Linear(3, 5),
+                "train_data": (torch.ones(4, 6, 3), torch.ones(4, 6).long()),
+                "test_data": (torch.ones(4, 6, 3), torch.ones(4, 6).long()),
+            },
+            r"Expected target size .* the second dimension",
+        ),
+        (
+            {
+                "model": lambda: nn.Sequential(nn.Linear(3, 1), nn.Sigmoid()),
+                "loss": nn.BCELoss(),
+                "train_data": (INPUTS, LABELS[:, None].float()),
+                "test_data": (INPUTS, LABELS[:, None].float()),
+                "metrics": ["binary_accuracy"],
+            },
+            r"outputs are probabilities: leave the sigmoid out",
+        ),
+    ],
+)
+def test_mistakes_that_once_gave_a_traceback_or_a_wrong_number(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        try_task(replace(TASK, **changes))
+
+
+class Noisy(Dataset[Any]):
+    """A dataset with noise, from a generator of its own or from the one of NumPy."""
+
+    def __init__(self, *, own: bool) -> None:
+        self.draw = np.random.default_rng(0).random if own else np.random.random
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return INPUTS[index] + self.draw(), index % 2
+
+
+def test_randomness_that_cannot_be_seeded_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match=r"Task\.train_data draws random numbers from a generator"):
+        try_task(replace(TASK, train_data=Noisy(own=True)))
+    try_task(replace(TASK, train_data=Noisy(own=False)))
+
+
 def test_a_metric_is_tried_on_both_classes_if_there_are_both() -> None:
     """An AUC is not defined on samples of one class."""
 
@@ -222,7 +283,7 @@ def step_by_hand(model: nn.Module, batch: Any) -> Tensor:
             "metric close",
             {
                 "loss": lambda o, t: by_hand(o.flatten(), t.flatten()),
-                "metrics": {"close": lambda o, t: ((o - t).abs() < 0.3).float().mean()},
+                "metrics": {"close": lambda o, t: 1 - (o - t).abs().mean()},
             },
         ),
     ],

@@ -2,13 +2,15 @@
 
 All clients of a process train the same module, one after the other. A forward pass may leave
 something behind in it: a counter, a cache, the hidden state of a recurrent layer, a weight that is
-no longer trained. A client's round must not depend on who computed before, so every use of the
-module begins with the state that it had when it was made.
+no longer trained, the state of a random generator. A client's round must not depend on who computed
+before, so every use of the module begins with the state that it had when it was made.
 """
 
+import random
 from collections import deque
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,11 +19,16 @@ from torch import Tensor, nn
 _OF_TORCH = (vars(nn.Module()).keys() - {"training"}) | {"_flat_weight_refs"}
 
 
+_GENERATORS = (torch.Generator, np.random.Generator, random.Random)
+_SEEDS = 2**63
+
+
 class ModuleState:
     """The state of a module when this object is made: buffers, attributes, and what is trained.
 
-    Attributes that hold tensors, lists, dicts or sets are put back with their content; what other
-    objects hold inside is left as it is.
+    Attributes that hold tensors, lists, dicts or sets are put back with their content. Random
+    generators are seeded by the seed of torch's own, which is that of a client and a round
+    (``task/keyed_random.py``). What other objects hold inside is left as it is.
 
     Args:
         module: The module.
@@ -45,6 +52,7 @@ class ModuleState:
             self._parts.append((part, attributes, dict(part._buffers)))
         values = [v for _, *entries in self._parts for entry in entries for v in entry.values()]
         self._contents = [(value, _copy(value)) for value in values if _can_change(value)]
+        self._generators = [value for value in values if isinstance(value, _GENERATORS)]
 
     def restore(self) -> None:
         """Put the module back into this state."""
@@ -56,6 +64,8 @@ class ModuleState:
                 _fill(value, content)
         for weight, is_trained in self._trained:
             weight.requires_grad_(is_trained)
+        for place, generator in enumerate(self._generators):
+            _seed(generator, (torch.initial_seed() + place) % _SEEDS)
 
 
 def _put_back(entries: dict[str, Any], first: dict[str, Any]) -> None:
@@ -86,3 +96,13 @@ def _fill(value: Any, content: Any) -> None:
         value.extend(content)
     else:
         value.update(content)
+
+
+def _seed(generator: Any, seed: int) -> None:
+    """Begin a random generator anew; others may hold the same object."""
+    if isinstance(generator, torch.Generator):
+        generator.manual_seed(seed)
+    elif isinstance(generator, random.Random):
+        generator.seed(seed)
+    else:
+        generator.bit_generator.state = type(generator.bit_generator)(seed).state

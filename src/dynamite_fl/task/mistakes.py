@@ -32,6 +32,10 @@ _ADVICE = {
         "targets must have the shape of the outputs, such as targets[:, None] for outputs of the "
         "shape (n, 1)"
     ),
+    r"Expected target size": (
+        "the classes must be the second dimension of the outputs, such as those of "
+        "outputs.transpose(1, 2)"
+    ),
     r"1D target tensor expected": "labels must be one number for each sample, of the shape (n,)",
     r"index out of range in self": (
         "an input is not less than the number of rows of an nn.Embedding, or is negative"
@@ -79,7 +83,7 @@ def explained(action: str, arguments: str = "") -> Iterator[None]:
 
 
 def shapes(nest: Any) -> str:
-    """Name the shapes of all tensors.
+    """Name the shapes of all tensors; the type of what holds none.
 
     Example:
         >>> import torch
@@ -87,4 +91,6 @@ def shapes(nest: Any) -> str:
         'shapes (2, 3), (2,)'
     """
     names = [str(tuple(tensor.shape)) for tensor in tensors_in(nest)]
+    if not names:
+        return f"type {type(nest).__name__}"
     return ("shapes " if len(names) > 1 else "shape ") + ", ".join(names)

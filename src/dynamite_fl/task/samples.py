@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import IntArray
@@ -104,6 +105,11 @@ def as_samples(field: str, data: Any, collate: Collate | None = None) -> Samples
         return JoinedSamples(tuple(_of_client(field, *part, collate) for part in parts))
     if isinstance(data, tuple):
         return tensor_samples(field, data)
+    if isinstance(data, DataLoader):
+        raise InvalidInput(
+            f"{field} is a DataLoader: give its dataset, because a controller chooses batch sizes; "
+            "a collate_fn of its own is Task.collate_fn"
+        )
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         raise InvalidInput(
             f"{field} is a {type(data).__name__}: give a pair (inputs, targets), a dataset with "

@@ -2,17 +2,15 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dynamite_fl._random import random_stream
 from dynamite_fl.errors import DynamiteError, InvalidInput
-from dynamite_fl.records import IntArray
 from dynamite_fl.task.batch import (
     Batch,
     batch_length,
@@ -22,14 +20,11 @@ from dynamite_fl.task.batch import (
 )
 from dynamite_fl.task.broadcasting import compares_all_pairs
 from dynamite_fl.task.keyed_random import keyed_random
-from dynamite_fl.task.mapped_file import MappedFile
-from dynamite_fl.task.metrics import Metric
+from dynamite_fl.task.metrics import Metric, binary_accuracy
 from dynamite_fl.task.mistakes import explained, shapes
-from dynamite_fl.task.samples import JoinedSamples, Samples, split_rows
 from dynamite_fl.task.task import Task, TrainingStep
-from dynamite_fl.task.tensor_samples import TensorSamples
+from dynamite_fl.task.trial_samples import all_batches, trial_batches
 
-_AT_ONCE = 250  # samples of the test data that are computed together
 _NOTABLE = 0.02  # the share of constants in what is sent that is worth a warning
 _SAME = 1e-3  # the relative difference below which two losses count as the same
 
@@ -59,11 +54,11 @@ def try_task(task: Task, *, needs_test_data: bool = True, needs_train_data: bool
     with keyed_random(random_stream(0, "trial"), torch.device("cpu")):
         if needs_train_data or task.has_train_data:
             buffers = {name: buffer.clone() for name, buffer in _sent_buffers(model).items()}
-            for batch in _trial_batches(task.train, "train_data"):
+            for batch in trial_batches(task.train, "train_data"):
                 _try_training(task, model, batch)
             _warn_of_constants(model, buffers)
         if needs_test_data or task.has_test_data:
-            _try_evaluation(task, model, _trial_batches(task.test, "test_data"))
+            _try_evaluation(task, model, trial_batches(task.test, "test_data"))
 
 
 def _try_training(task: Task, model: nn.Module, batch: Batch) -> None:
@@ -127,18 +122,24 @@ def _try_metric(
         metric: The metric.
         results: The outputs and the targets of a few samples, by batch.
     """
+    if metric is binary_accuracy and _gives_probabilities(task, model):
+        raise InvalidInput(
+            "metric binary_accuracy takes positive outputs for the second class, but the model's "
+            "outputs are probabilities: leave the sigmoid out and use nn.BCEWithLogitsLoss, or "
+            "give lambda outputs, targets: ((outputs > 0.5) == (targets > 0.5)).float().mean()"
+        )
     try:
         _compute(name, metric, results)
     except DynamiteError:
-        rows = np.arange(len(task.test))
-        parts = [
-            np.array_split(part, -(-part.size // _AT_ONCE)) for part in split_rows(task.test, rows)
-        ]
-        batches = [task.test.batch(some) for part in parts for some in part]
-        _compute(name, metric, [_predict(task, model, batch) for batch in batches])
-    _refuse_all_pairs(
-        f"metric {name}", lambda *pair: metric.compute(*([e] for e in pair)), *results[-1]
-    )
+        _compute(name, metric, [_predict(task, model, batch) for batch in all_batches(task.test)])
+    outputs, targets = results[-1]
+    _refuse_all_pairs(f"metric {name}", lambda o, t: metric.compute([o], [t]), outputs, targets)
+
+
+def _gives_probabilities(task: Task, model: nn.Module) -> bool:
+    """Return whether the loss takes probabilities, or the model's last layer is a sigmoid."""
+    takes = isinstance(task.loss, nn.BCELoss) or task.loss is nn.functional.binary_cross_entropy
+    return takes or isinstance(list(model.modules())[-1], nn.Sigmoid)
 
 
 def _compute(name: str, metric: Metric, results: Sequence[tuple[Any, Any]]) -> None:
@@ -209,42 +210,16 @@ def _refuse_all_pairs(
 def _predict(task: Task, model: nn.Module, batch: Batch) -> tuple[Any, Any]:
     if task.predict is not None:
         with explained("Task.predict", "it is called with the model and a batch"):
-            return task.predict(model, batch)
+            pair = task.predict(model, batch)
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise InvalidInput(
+                f"Task.predict returned a {type(pair).__name__}: it must return a pair of outputs "
+                "and targets"
+            )
+        return pair
     how = "it is called with the inputs of a batch, a dict by its keys; or give Task.predict"
     with explained(f"the model, on a batch of {shapes(batch)},", how):
         return task.outputs_and_targets(model, batch)
-
-
-def _trial_batches(samples: Samples, field: str) -> list[Batch]:
-    with explained(f"loading two samples of Task.{field}"):
-        return [samples.batch(rows) for rows in _trial_rows(samples)]
-
-
-def _all_batches(samples: Samples) -> Iterator[Batch]:
-    """Yield all samples in batches, as an evaluation computes them."""
-    for rows in split_rows(samples, np.arange(len(samples))):
-        for some in np.array_split(rows, -(-rows.size // _AT_ONCE)):
-            yield samples.batch(some)
-
-
-def _trial_rows(samples: Samples) -> list[IntArray]:
-    """Return two rows of the first client and three of the last one; some may be the same."""
-    parts = samples.parts if isinstance(samples, JoinedSamples) else [samples]
-    last = np.arange(len(samples) - len(parts[-1]), len(samples))
-    return [
-        np.array(_lowest_and_highest(parts[0])),
-        last[[*_lowest_and_highest(parts[-1]), -1]],
-    ]
-
-
-def _lowest_and_highest(samples: Samples) -> list[int]:
-    """Return the rows of the smallest and the largest target; the first two if not known."""
-    targets = samples.targets if isinstance(samples, TensorSamples) else None
-    if isinstance(targets, MappedFile):
-        targets = targets.array
-    if targets is not None and not isinstance(targets, tuple | dict) and targets.ndim == 1:
-        return [int(targets.argmin()), int(targets.argmax())]
-    return [0, min(1, len(samples) - 1)]
 
 
 def _check_loss(field: str, loss: object, samples: int) -> None:
