@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dynamite_fl._random import client_stream, random_stream
-from dynamite_fl.task.keyed_random import keyed_random
+from dynamite_fl.task.keyed_random import keyed_random, seed_torch
 
 CPU = torch.device("cpu")
 
@@ -69,3 +69,18 @@ def test_contexts_can_be_nested() -> None:
         with keyed_random(random_stream(0, "inner"), CPU):
             numbers()
         assert numbers() == expected
+
+
+def test_seeding_leaves_nothing_behind() -> None:
+    """Without a GPU, torch keeps what it would do with one, and a traceback of each call."""
+    before = len(torch.cuda._queued_calls)
+    drawn(0, 3, 1, 3)
+    assert len(torch.cuda._queued_calls) == before
+
+
+def test_torch_is_seeded_as_by_its_own_function() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        expected = torch.rand(3)
+        seed_torch(7, CPU)
+        assert torch.equal(torch.rand(3), expected)

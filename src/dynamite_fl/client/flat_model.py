@@ -92,7 +92,9 @@ class FlatModel:
                 f"the model of {task.name} was compiled by torch.jit: give the module as it was "
                 "before, or use torch.compile"
             )
-        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
+        self._parts = list(self.module.modules())
+        self._all_parameters = list(self.module.parameters())
+        self.parameters = [p for p in self._all_parameters if p.requires_grad]
         if any(parameter.is_complex() for parameter in self.parameters):
             raise InvalidInput(
                 f"the model of {task.name} has complex weights, which cannot be averaged here: "
@@ -186,12 +188,14 @@ class FlatModel:
         if not self._takes_single_values:  # not before: a model that is only evaluated is a user's
             accept_single_values(self.module)
             self._takes_single_values = True
-        self.module.train()
+        if not all(part.training for part in self._parts):  # to look is faster than to set
+            self.module.train()
 
     def backward(self, batch: Batch) -> Tensor:
         """Compute the loss of a batch in training mode; its gradient is in the module's weights."""
         self.train()
-        self.module.zero_grad(set_to_none=True)
+        for parameter in self._all_parameters:
+            parameter.grad = None
         with user_code("a local step"):
             loss = self.loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]

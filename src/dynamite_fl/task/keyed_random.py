@@ -35,7 +35,7 @@ def keyed_random(stream: np.random.Generator, device: torch.device) -> Iterator[
     numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):
-        torch.manual_seed(int(stream.integers(_TORCH_SEEDS)))
+        seed_torch(int(stream.integers(_TORCH_SEEDS)), device)
         np.random.seed(int(stream.integers(_NUMPY_SEEDS)))  # noqa: NPY002  users' code draws from it
         random.seed(int(stream.integers(_TORCH_SEEDS)))
         try:
@@ -43,3 +43,16 @@ def keyed_random(stream: np.random.Generator, device: torch.device) -> Iterator[
         finally:
             np.random.set_state(numpy_state)  # noqa: NPY002
             random.setstate(python_state)
+
+
+def seed_torch(seed: int, device: torch.device) -> None:
+    """Seed torch's generators of the CPU and of a device.
+
+    ``torch.manual_seed`` seeds those of all GPUs. As long as no GPU is used, it keeps every call
+    for later, together with a traceback, which takes more time than the seeding and never ends.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)

@@ -17,7 +17,7 @@ from dynamite_fl.records import IntArray
 from dynamite_fl.task import batch as batches
 from dynamite_fl.task.batch import Batch
 from dynamite_fl.task.dataset_samples import Collate
-from dynamite_fl.task.keyed_random import keyed_random
+from dynamite_fl.task.keyed_random import keyed_random, seed_torch
 from dynamite_fl.task.losses import cross_entropy
 from dynamite_fl.task.metrics import LOSS, Metric, as_metrics
 from dynamite_fl.task.samples import JoinedSamples, Samples, as_samples
@@ -188,7 +188,7 @@ class Task:
         Layers that are lazy get their shapes from the first sample.
         """
         with keyed_random(random_stream(seed, "model"), torch.device("cpu")):
-            torch.manual_seed(seed)
+            seed_torch(seed, torch.device("cpu"))
             model = self.model()
             if not isinstance(model, nn.Module):
                 raise InvalidInput(
