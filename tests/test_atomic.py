@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamite_fl._atomic import write_atomically
+from dynamite_fl._atomic import append_line, remove_leftovers, write_atomically
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -40,3 +40,17 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
         write_atomically(path, "new\n" * 10_000 + "\ud800")
     assert path.read_text() == "old\n"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_lines_are_added_at_the_end(tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    for text in ("one\n", "two\n"):
+        append_line(file, text)
+    assert file.read_text() == "one\ntwo\n"
+
+
+def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "table.csv", "a,b\n")
+    (tmp_path / ".writing-1").write_text("a,")
+    remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]

@@ -8,8 +8,10 @@ from unittest.mock import patch
 
 import pytest
 
+from dynamite_fl import _atomic
 from dynamite_fl._cli import train
-from dynamite_fl.training import checkpoint, session
+from dynamite_fl.training import session
+from dynamite_fl.training.folder_lock import FolderLock
 from dynamite_fl.training.history import read_history
 from tests._cli.commands import invoke
 from tests._cli.test_run import STREAM, trained
@@ -26,7 +28,7 @@ def run_until(how: signal.Signals, seconds: float, *words: str | Path) -> None:
         seconds: The seconds between checkpoints.
         words: The command line.
     """
-    append, lines = checkpoint.append_line, list[str]()
+    append, lines = _atomic.append_line, list[str]()
 
     def append_and_signal(path: Path, text: str) -> None:
         append(path, text)
@@ -96,3 +98,30 @@ def test_a_finished_run_resumes_to_the_same_summary(tmp_path: Path) -> None:
     resumed = invoke("resume", folder)
     assert resumed.exit_code == 0
     assert (folder / "history.jsonl").read_bytes() == before
+
+
+def test_two_commands_at_once_are_not_possible(tmp_path: Path) -> None:
+    """Whichever command comes second says who is there, and changes nothing."""
+    folder = trained(tmp_path)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with FolderLock(folder).held():
+        for words in (
+            ("resume", folder),
+            ("serve", folder / "job.toml", "--runs", tmp_path, "--name", "a", "--port", "0"),
+        ):
+            (folder / "ended.txt").unlink(missing_ok=True)
+            result = invoke(*words)
+            assert result.exit_code == 2, words
+            assert f"{folder} is in use by process {os.getpid()} on" in result.stderr
+            assert len(result.stderr.splitlines()) == 1
+    resumed = invoke("resume", folder)
+    assert resumed.exit_code == 0, resumed.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_comparison_is_not_possible_twice_at_once(tmp_path: Path) -> None:
+    words = ("compare", "--runs", tmp_path, "--name", "c", "--controllers", "fedavg")
+    with FolderLock(tmp_path / "c").held():
+        result = invoke(*words, "--seeds", "1")
+    assert result.exit_code == 2
+    assert f"{tmp_path / 'c'} is in use by process" in result.stderr

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from dynamite_fl.errors import RunFolderError
-from dynamite_fl.training.checkpoint import append_line, restore, save
+from dynamite_fl.training.checkpoint import restore, save
 from dynamite_fl.training.history import read_history
 from dynamite_fl.training.loop import Progress, Training, begin, rounds
 from dynamite_fl.training.rate_schedule import RateSchedule
@@ -78,13 +78,6 @@ def test_a_checkpoint_of_another_controller_is_refused(tmp_path: Path) -> None:
     other = training("dynamite-feedback")
     with pytest.raises(RunFolderError):
         restore(other, folder, begin(other))
-
-
-def test_lines_are_added_at_the_end(tmp_path: Path) -> None:
-    file = tmp_path / "lines.txt"
-    for text in ("one\n", "two\n"):
-        append_line(file, text)
-    assert file.read_text() == "one\ntwo\n"
 
 
 @pytest.mark.parametrize("server", SERVER_OPTIMIZERS)

@@ -3,6 +3,7 @@
 import signal
 import threading
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from dynamite_fl.training.history import read_history
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
+from tests.faults import MOMENTS, killed_at_write, same_files
 from tests.trainings import digits, training
 
 
@@ -109,29 +111,44 @@ def test_signals_are_left_alone_in_other_threads() -> None:
     assert outcomes[0] is not None
 
 
-@pytest.mark.parametrize("killed_at", ["model", "ended", "checkpoint"])
-def test_a_kill_between_any_two_last_files_leaves_something_right(
-    tmp_path: Path, killed_at: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_kill_at_any_write_leaves_something_that_a_resume_makes_right(
+    tmp_path: Path, moment: str
 ) -> None:
     """Whatever was written last, a resume ends with the same files as an undisturbed run."""
-    whole, cut = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "cut")
-    for folder in (whole, cut):
-        folder.path.mkdir()
-    Session(training("dynamite"), whole).run()
-    name = {"model": "save_model", "ended": "write_atomically", "checkpoint": "save_record"}
+    limits = {"rounds": 2}
+    whole = RunFolder(tmp_path / "whole")
+    whole.path.mkdir()
 
-    def kill(path: Path, *_: object) -> None:
-        if path != cut.history:
-            raise KeyboardInterrupt
+    def session(folder: RunFolder) -> Session:
+        given = training("dynamite", limits=limits)
+        return Session(given, folder, seconds_between_checkpoints=0.0)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(f"dynamite_fl.training.checkpoint.{name[killed_at]}", kill)
-        with pytest.raises(KeyboardInterrupt):
-            Session(training("dynamite"), cut).run()
-    Session(training("dynamite"), cut).run()
-    for file in ("history", "model", "ended", "checkpoint"):
-        ours, theirs = getattr(cut, file), getattr(whole, file)
-        assert ours.read_bytes() == theirs.read_bytes(), file
+    session(whole).run()
+    for number in count():
+        cut = RunFolder(tmp_path / f"cut-{number}")
+        cut.path.mkdir()
+        output = tmp_path / "output.txt"
+        if not killed_at_write(lambda: session(cut).run(), number, moment, output):  # noqa: B023
+            break
+        if cut.is_finished:  # then nothing that a person looks at may be missing
+            assert len(read_history(cut.history)) == limits["rounds"]
+            assert cut.model.read_bytes() == whole.model.read_bytes()
+        assert session(cut).run().stopped_by == "rounds"
+        assert same_files(cut.path, whole.path), number
+        assert not list(cut.path.glob(".writing-*")), number
+    assert number == 8  # the empty history, twice history, model and checkpoint, once the end
+
+
+@pytest.mark.parametrize("lost", ["model", "ended"])
+def test_a_resume_of_a_finished_run_writes_again_what_was_lost(tmp_path: Path, lost: str) -> None:
+    folder = RunFolder(tmp_path)
+    Session(training("fedavg"), folder).run()
+    file = getattr(folder, lost)
+    before = file.read_bytes()
+    file.unlink()
+    Session(training("fedavg"), folder).run()
+    assert file.read_bytes() == before
 
 
 def test_torch_has_one_thread_meanwhile() -> None:

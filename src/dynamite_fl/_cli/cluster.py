@@ -65,7 +65,7 @@ def cluster(
             check_test_data,
             number_of_devices,
         )
-        from dynamite_fl.job.runs import open_run
+        from dynamite_fl.job.runs import opened_run
         from dynamite_fl.task.fingerprint import fingerprint
         from dynamite_fl.task.trial import try_task
         from dynamite_fl.training.run_folder import RunFolder
@@ -84,9 +84,9 @@ def cluster(
         check_test_data(task, devices)
         check_cohort(training_job.settings.cohort, devices)
         build_controller(training_job, refuse_pilot)  # a mistake shows before the folder is made
-        open_run(folder, training_job, fingerprint(task), task.leading_metric)
         with (
             sigterm_as_interrupt(),
+            opened_run(folder, training_job, fingerprint(task), task.leading_metric),
             open_superlink(folder, "127.0.0.1", 0, keys=None) as link,
             started_nodes(folder, link.port, count, shares, data_dir),
         ):

@@ -77,7 +77,7 @@ def serve(
             check_test_data,
             number_of_devices,
         )
-        from dynamite_fl.job.runs import open_run
+        from dynamite_fl.job.runs import opened_run
         from dynamite_fl.task.fingerprint import fingerprint
         from dynamite_fl.task.trial import try_task
         from dynamite_fl.training.run_folder import RunFolder
@@ -93,9 +93,9 @@ def serve(
         check_test_data(task, number_of_devices(training_job))
         check_cohort(training_job.settings.cohort, number_of_devices(training_job))
         build_controller(training_job, refuse_pilot)  # a mistake shows before the folder is made
-        open_run(folder, training_job, fingerprint(task), task.leading_metric)
         with (
             sigterm_as_interrupt(),
+            opened_run(folder, training_job, fingerprint(task), task.leading_metric),
             open_superlink(folder, host, port, server_keys) as link,
         ):
             audience = (

@@ -154,6 +154,7 @@ def compare(request: ComparisonRequest, watcher: ComparisonWatcher) -> Compariso
 
     Raises:
         JobError: The job or an option cannot be used.
+        RunFolderError: The folder is in use, or holds runs of another job.
         KeyboardInterrupt: The runs were interrupted; they can resume from their folders.
     """
     contenders = _contenders(request)
@@ -161,7 +162,10 @@ def compare(request: ComparisonRequest, watcher: ComparisonWatcher) -> Compariso
         _tuned_contender(request.job, method, rates_to_try(method).start[0])  # refuses a wrong name
     runs = _runs(request, contenders, request.seed_values)
     settings = _prepare(request, runs)
-    with Workers(request.data_dir, request.jobs) as workers:
+    with (
+        RunFolder(request.folder).held(),
+        Workers(request.data_dir, request.jobs) as workers,
+    ):
         runner = Runner(workers, watcher)
         runner.run(runs)
         tuned = {method: _tune(request, runner, method) for method in request.methods_to_tune}

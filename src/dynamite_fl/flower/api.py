@@ -1,6 +1,7 @@
 """Training inside a Flower app: ``train`` in its ServerApp, ``local_client`` in its ClientApp."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ from dynamite_fl.job.build import (
     warn_of_optimizer,
 )
 from dynamite_fl.job.from_python import as_task, describe_job
-from dynamite_fl.job.runs import open_run
+from dynamite_fl.job.runs import opened_run
 from dynamite_fl.job.training import (
     DEFAULT_CONTROLLER,
     DEFAULT_OPTIMIZER,
@@ -152,37 +153,40 @@ def train(
         controller = build_controller(job, refuse_pilot)
     warn_of_optimizer(controller, optimizer)
     run_folder = None if folder is None else RunFolder(Path(folder))
-    if run_folder is not None:
-        open_run(run_folder, job, fingerprint(task), task.leading_metric)
-    engine = FlowerEngine(
-        grid,
-        task,
-        clients,
-        seed,
-        names_file=None if run_folder is None else run_folder.nodes,
-        timeouts=timeouts or Timeouts(),
-        min_nodes=min_nodes,
-        max_samples_per_node=max_samples_per_node,
-        optimizer=optimizer,
-        compute=Compute(device),
-    )
-    fleet, rate = engine.enroll(), settings.rate_schedule
-    training = Training(
-        engine,
-        controller,
-        limits,
-        schedule_of(job),
-        fleet,
-        rate,
-        job.server,
-        job.averaging or ClippedMean(),
-    )
-    outcome = Session(
-        training,
-        run_folder,
-        on_round=[] if on_round is None else [on_round],
-        seconds_between_checkpoints=0.0,  # a round on real machines is too expensive to lose
-    ).run()
+    with (
+        nullcontext()
+        if run_folder is None
+        else opened_run(run_folder, job, fingerprint(task), task.leading_metric)
+    ):
+        engine = FlowerEngine(
+            grid,
+            task,
+            clients,
+            seed,
+            names_file=None if run_folder is None else run_folder.nodes,
+            timeouts=timeouts or Timeouts(),
+            min_nodes=min_nodes,
+            max_samples_per_node=max_samples_per_node,
+            optimizer=optimizer,
+            compute=Compute(device),
+        )
+        fleet, rate = engine.enroll(), settings.rate_schedule
+        training = Training(
+            engine,
+            controller,
+            limits,
+            schedule_of(job),
+            fleet,
+            rate,
+            job.server,
+            job.averaging or ClippedMean(),
+        )
+        outcome = Session(
+            training,
+            run_folder,
+            on_round=[] if on_round is None else [on_round],
+            seconds_between_checkpoints=0.0,  # a round on real machines is too expensive to lose
+        ).run()
     return result_of(training, task, seed, outcome, run_folder)
 
 

@@ -1,7 +1,8 @@
 """A run folder and its job: begin a run in a folder, or check that it holds the same run."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,20 @@ def open_run(
     check_same_job(folder, job)
     folder.check_same_data(data)
     folder.check_same_metric(leading_metric)
+
+
+@contextmanager
+def opened_run(
+    folder: RunFolder, job: TrainingJob, data: Mapping[str, str], leading_metric: LeadingMetric
+) -> Iterator[None]:
+    """Open a run as ``open_run`` does, and keep others from using its folder in the context.
+
+    Raises:
+        RunFolderError: The folder holds another run, or another process is using it.
+    """
+    with folder.held():
+        open_run(folder, job, data, leading_metric)
+        yield
 
 
 def check_same_job(folder: RunFolder, job: TrainingJob) -> None:

@@ -4,13 +4,11 @@ A checkpoint is replaced as a whole. When a training goes on, the history is cut
 checkpoint's round, so that what follows is what an uninterrupted training would have written.
 """
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
-from dynamite_fl._atomic import write_atomically
+from dynamite_fl._atomic import remove_leftovers, write_atomically
 from dynamite_fl.client.messages import ClientState
-from dynamite_fl.errors import OutputError, RunFolderError
+from dynamite_fl.errors import RunFolderError
 from dynamite_fl.training.codec import load_record, save_model, save_record
 from dynamite_fl.training.history import keep_first_rounds
 from dynamite_fl.training.loop import Progress, Training
@@ -33,18 +31,19 @@ class Checkpoint:
 
 
 def save(training: Training, folder: RunFolder, progress: Progress) -> None:
-    """Write the model, then the checkpoint, and at the end of the training what ended it.
+    """Write the model, at the end of the training what ended it, and last the checkpoint.
 
-    A kill between the first two leaves a checkpoint that is older than the model, from which the
-    same model is computed again. A folder that says what ended its training has all of it.
+    A kill before the checkpoint is written leaves an older one, from which a resume computes the
+    same model and the same end again. A folder that says what ended its training has the whole
+    history and the last model, whether a resume follows or not.
     """
     states = training.engine.states
     clients = tuple(sorted(states))
     save_model(folder.model, training.engine.state_dict(progress.weights))
-    checkpoint = Checkpoint(progress, clients, tuple(states[client] for client in clients))
-    save_record(folder.checkpoint, checkpoint)
     if progress.ended:
         write_atomically(folder.ended, f"{progress.ended}\n")
+    checkpoint = Checkpoint(progress, clients, tuple(states[client] for client in clients))
+    save_record(folder.checkpoint, checkpoint)
 
 
 def restore(training: Training, folder: RunFolder, fresh: Progress) -> Progress:
@@ -58,6 +57,7 @@ def restore(training: Training, folder: RunFolder, fresh: Progress) -> Progress:
     Raises:
         RunFolderError: The checkpoint or the history is damaged, or of another training.
     """
+    remove_leftovers(folder.path)
     if not folder.checkpoint.exists():
         folder.ended.unlink(missing_ok=True)
         write_atomically(folder.history, "")
@@ -70,14 +70,3 @@ def restore(training: Training, folder: RunFolder, fresh: Progress) -> Progress:
     keep_first_rounds(folder.history, found.progress.ledger.rounds)
     training.engine.states.update(zip(found.clients, found.states, strict=True))
     return found.progress
-
-
-def append_line(path: Path, text: str) -> None:
-    """Add a line to a file, and return when the disk has it."""
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}") from None

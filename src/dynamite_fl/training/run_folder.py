@@ -8,7 +8,8 @@ that reports and ``dynamite show`` open at once.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from dynamite_fl._atomic import write_atomically
 from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl.errors import RunFolderError
+from dynamite_fl.training.folder_lock import FolderLock
 
 FORMAT = 2  # of the files in a run folder; it rises when an older version could not go on
 
@@ -44,6 +46,18 @@ class RunFolder:
     """The paths of a run's files, and what can be read of them without PyTorch."""
 
     path: Path
+    _lock: FolderLock = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_lock", FolderLock(self.path))
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep others from writing to the folder, in a context that makes it if need be.
+
+        Raises:
+            RunFolderError: Another process is using the folder; the message says which.
+        """
+        return self._lock.held()
 
     @property
     def job(self) -> Path:

@@ -9,15 +9,16 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
+from dynamite_fl._atomic import append_line
 from dynamite_fl.tracking.track import track_rounds
 from dynamite_fl.tracking.tracker import TrackedRun
-from dynamite_fl.training.checkpoint import append_line, restore, save
+from dynamite_fl.training.checkpoint import restore, save
 from dynamite_fl.training.describe import describe
 from dynamite_fl.training.history import History, read_history
 from dynamite_fl.training.loop import Progress, Training, begin, rounds
@@ -91,18 +92,24 @@ class Session:
 
         Raises:
             Infeasible: The limits do not allow a single round. No file was written.
+            RunFolderError: The folder is in use, damaged or of another training.
             Diverged: Not one update of a round can be averaged.
         """
         with closing(self.training.engine), one_thread():
             progress = begin(self.training)
-            if self.folder is not None:
-                self.open_folder()
-                progress = restore(self.training, self.folder, progress)
-            try:
-                with self._reporting() as report, delayed_interrupts() as interrupt:
-                    progress = self._train(progress, report, interrupt)
-            except _Stopped as stopped:
-                progress = stopped.progress
+            with nullcontext() if self.folder is None else self.folder.held():
+                return self._run(progress)
+
+    def _run(self, progress: Progress) -> Outcome:
+        """Train from the checkpoint in the folder, or else from the given progress."""
+        if self.folder is not None:
+            self.open_folder()
+            progress = restore(self.training, self.folder, progress)
+        try:
+            with self._reporting() as report, delayed_interrupts() as interrupt:
+                progress = self._train(progress, report, interrupt)
+        except _Stopped as stopped:
+            progress = stopped.progress
         return Outcome(progress.weights, self._history(), progress.ended)
 
     def _train(self, start: Progress, report: OnRound, interrupt: "Interrupt") -> Progress:
@@ -119,8 +126,9 @@ class Session:
             self._checkpoint(progress, now=stop)
             if stop and progress.ended is None:
                 raise _Stopped(progress)
-        if self.folder is not None and not self.folder.is_finished:
-            save(self.training, self.folder, progress)  # the budget did not pay for a single round
+        if self.folder is not None and start.ended:
+            # It had ended before, so a kill may have left no model, or the budget pays no round.
+            save(self.training, self.folder, progress)
         return progress
 
     def _record(self, record: RoundRecord, report: OnRound) -> None:
