@@ -17,6 +17,8 @@ SOURCE = Path(dynamite_fl.__file__).parent
 # What every package above these modules may use. Among themselves they have rules of their own.
 BASE = {"errors", "records", "reports", "_validate", "_atomic", "_random", "_csv", "_format"}
 BASE |= {"_json", "_leading_metric", "_traceback"}
+# What commands and ``train()`` show of a training. Rich is at home in it and in ``_cli``.
+VIEW = "_progress"
 # For every module or package at the top: what else of ours it may import. A longer name, such as
 # ``training.history``, allows only that module.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -32,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_random": {"errors", "records"},
     "records": {"errors", "_validate"},
     "reports": {"records"},
+    VIEW: {"training.history", "training.round_record"},
     "plan": set(),
     "control": {"plan", "_load"},
     "stream": set(),
@@ -65,7 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "testing": {"training", "simulation", "control", "plan", "task", "stream", "partitions"},
     "_cli": {"job", "training", "tracking", "simulation", "flower", "compare", "report"}
-    | {"experiments", "control", "plan", "task", "stream", "api"},
+    | {"experiments", "control", "plan", "task", "stream", "api", VIEW},
 }
 TORCH = {
     "task",
@@ -134,8 +137,7 @@ def test_packages_without_pytorch(package: str) -> None:
         for module in imports(file):
             top = module.partition(".")[0]
             known = {"numpy", "dynamite_fl", *sys.stdlib_module_names}
-            if package == "report":
-                known |= {"plotly"}
+            known |= {"report": {"plotly"}, VIEW: {"rich"}}.get(package, set())
             assert top in known, f"{file} imports {module}"
 
 

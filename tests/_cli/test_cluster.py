@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dynamite_fl.job.runs import load_run
+from dynamite_fl.training.run_folder import RunFolder
 from tests._cli.machines import (
     NODES,
     check_history,
@@ -33,26 +35,27 @@ def test_shares_that_cannot_be_used(tmp_path: Path, shares: str) -> None:
     assert f"--cpu-shares is '{shares}': it must be numbers above 0, at most 1" in output
 
 
-def test_more_nodes_than_devices(tmp_path: Path) -> None:
-    job = write_job(tmp_path, 5)
-    output = refusal("cluster", job, "--name", "a", "--runs", tmp_path, "-n", 3)
-    assert "-n is 3, but the job has only 2 devices" in output
-
-
-def test_nodes_that_were_not_started_are_not_waited_for(tmp_path: Path) -> None:
-    command = ["cluster", write_job(tmp_path, 3), "--name", "a", "--runs", tmp_path, "-n", 1]
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_number_of_nodes_is_that_of_the_devices(tmp_path: Path, count: int) -> None:
+    command = ["cluster", write_job(tmp_path, 3), "--name", "a", "--runs", tmp_path, "-n", count]
     output = refusal(*command, "--wait", 0)
-    assert "Nodes started: 1." in output
-    assert "Waiting for 1 node: 0 connected, 1 missing" in output
+    assert f"Nodes started: {count}." in output
+    names = ", ".join(f"node-00{number}" for number in range(1, count + 1))
+    assert f"0 connected, 1 missing ({'' if count == 1 else 'any of '}{names})" in output
+    assert load_run(RunFolder(tmp_path / "a")).tables["devices"] == {"clients": count}
     assert not running_nodes(tmp_path)
 
 
 @pytest.mark.slow
-def test_a_cluster_of_fewer_nodes_than_devices(tmp_path: Path) -> None:
+def test_a_cluster_of_fewer_nodes_than_the_job_has_devices(tmp_path: Path) -> None:
+    """The data is then split among them, and nobody is absent."""
     job = write_job(tmp_path, 3)
-    result = run_command("cluster", job, "--name", "a", "--runs", tmp_path, "-n", "1", "--json")
+    command = ("cluster", job, "--name", "a", "--runs", tmp_path, "-n", "1")
+    result = run_command(*command, "--json")
     assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout)["absent"] == [1]
+    assert "absent" not in json.loads(result.stdout)
+    assert "Waiting for 1 node: 0 connected, 1 missing (node-001)" in result.stderr
+    assert run_command(*command, "--json").stdout == result.stdout  # it is the same job again
     assert not running_nodes(tmp_path)
     (log,) = (tmp_path / "a" / "nodes").glob("*/log.txt")
     assert "Fatal" not in log.read_text()

@@ -205,3 +205,44 @@ def test_one_client_and_no_limits() -> None:
     assert found["batch_sizes"] == [5]
     assert math.isfinite(found["bound"])
     assert "no limit" in invoke("plan", *free).stdout
+
+
+TRAINING_JOB = """
+task = { model = "softmax", dataset = "synthetic" }
+devices = "testbed5"
+limits = { deadline = 60, budget = 90, cost_per_sample = 0.001, cost_per_round = 1 }
+training = { learning_rate = 0.05 }
+"""
+
+
+def test_a_training_job_can_be_planned_and_run(tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(TRAINING_JOB)
+    nominal, measured = answer(job), answer(job, "--pilot")
+    assert len(nominal["batch_sizes"]) == 5
+    assert nominal["gradient_variance"] == [1.0] * 5
+    assert measured["gradient_variance"] != nominal["gradient_variance"]
+    assert measured["geometry"] != nominal["geometry"]
+    assert measured["geometry"]["learning_rate"] == 0.05
+    shown = invoke("plan", job)
+    assert shown.exit_code == 0, shown.stderr
+    assert "The devices have their nominal speeds." in shown.stdout
+    short = ("--set", "limits.rounds=2", "--runs", tmp_path)
+    assert invoke("run", job, *short).exit_code == 0
+
+
+def test_training_jobs_that_cannot_be_planned(tmp_path: Path) -> None:
+    job, planning = tmp_path / "job.toml", tmp_path / "planning.toml"
+    job.write_text(TRAINING_JOB)
+    refused = invoke("plan", job, "--set", "limits.budget=0.5", "--json")
+    assert refused.exit_code == 3
+    (miss,) = json.loads(refused.stdout)["infeasible"]["misses"]
+    assert miss["limit"] == "budget"
+    assert answer(job, "--set", f"limits.budget={miss['needed']!r}")["rounds"] == 1
+    planning.write_text("[limits]\n[geometry]\n[fleet]\n")
+    refused = invoke("plan", planning, "--pilot")
+    assert refused.exit_code == 2
+    assert "--pilot needs a training job" in refused.stderr
+    replaced = invoke("plan", job, "--csv", job)
+    assert replaced.exit_code == 2
+    assert "would replace a file that the job is read from" in replaced.stderr

@@ -1,11 +1,13 @@
 """``dynamite run``."""
 
 import json
+import re
 import resource
 import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from dynamite_fl.training.history import read_history
 from dynamite_fl.training.server_optimizer import SERVER_OPTIMIZERS, make_server, server_table
@@ -46,6 +48,28 @@ def test_the_first_line_comes_before_pytorch_is_loaded(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[0] == f"Training in {tmp_path / 'a'} False"
     assert "nan" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("controller", ["dynamite-feedback", "dynamite", "fedavg"])
+@pytest.mark.parametrize(("limit", "value"), [("deadline", 0.1), ("budget", 0.5)])
+def test_the_smallest_change_of_a_limit_is_enough_and_no_more(
+    tmp_path: Path, controller: str, limit: str, value: float
+) -> None:
+    def run(value: float, name: str) -> Result:
+        changes = (f"limits.{limit}={value!r}", f"controller={controller}", "task.model=softmax")
+        options = (word for change in changes for word in ("--set", change))
+        return invoke("run", "--runs", tmp_path, "--name", name, *options, "--json")
+
+    refused = run(value, "a")
+    assert refused.exit_code == 3
+    advice = re.search(rf"The smallest change: {limit} = ([\d.]*\d)", refused.output)
+    assert advice is not None, refused.output
+    needed = float(advice[1])
+    enough = run(needed, "b")
+    assert enough.exit_code == 0, enough.output
+    assert json.loads(enough.stdout)["round"] >= 1
+    assert run(needed * (1 - 1e-6), "c").exit_code == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
 
 
 def test_the_resolved_job_repeats_the_run(tmp_path: Path) -> None:

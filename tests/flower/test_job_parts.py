@@ -43,7 +43,6 @@ def test_a_server_trains_as_the_job_says(tmp_path: Path) -> None:
         link,
         timeouts=Timeouts(),
         min_nodes=5,
-        expected_nodes=5,
     )
     assert training.server == FedYogi()
     assert training.learning_rate == RateSchedule(0.05, "linear")

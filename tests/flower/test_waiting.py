@@ -40,8 +40,19 @@ def test_missing_nodes_are_named_where_keys_tell_their_names(tmp_path: Path) -> 
     registered = {node_id: f"device {node_id}" for node_id in range(1, CLIENTS + 1)}
     roster = Roster(Messenger(nodes), CLIENTS, registered=registered)
     roster.update()
-    assert wait_status(roster, CLIENTS).missing == ("device 2",)
-    assert wait_status(roster, CLIENTS + 1).missing == ()  # only one of the two is known
+    assert wait_status(roster, CLIENTS).absent == ("device 2",)
+    assert "1 missing (device 2)" in str(wait_status(roster, CLIENTS))
+    assert "2 missing (device 2 and others)" in str(wait_status(roster, CLIENTS + 1))
+
+
+def test_missing_nodes_are_named_where_it_is_known_which_were_started(tmp_path: Path) -> None:
+    nodes = grid(tmp_path)
+    del nodes.apps[2], nodes.apps[3]
+    names = [f"device {number}" for number in range(1, CLIENTS + 1)]
+    roster = Roster(Messenger(nodes), CLIENTS, expected_names=names)
+    roster.update()
+    assert "2 missing (device 2, device 3)" in str(wait_status(roster, CLIENTS))
+    assert "1 missing (any of device 2, device 3)" in str(wait_status(roster, CLIENTS - 1))
 
 
 def test_long_lists_are_cut() -> None:

@@ -101,7 +101,6 @@ def train_on_nodes(
             link,
             timeouts=Timeouts(min_round_seconds=HANG_SECONDS, join_seconds=HANG_SECONDS),
             min_nodes=NODES,
-            expected_nodes=NODES,
         )
         outcome = Session(training, folder).run()
         assert all(not record.absent for record in outcome.history)

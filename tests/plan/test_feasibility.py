@@ -92,6 +92,29 @@ def test_both_limits_can_be_missed_at_once() -> None:
     assert "deadline = 1316.408164 and budget = 6030, or rounds = 4" in str(error)
 
 
+@examples(300)
+@given(fleets(), limits(rounds=st.one_of(st.none(), st.integers(1, 200))), st.integers(1, 5))
+def test_if_rounds_may_be_fewer_the_advice_is_what_one_round_needs(
+    fleet: Fleet, given: Limits, local_steps: int
+) -> None:
+    def advice(given: Limits) -> Infeasible | None:
+        try:
+            fit_rounds(fleet, given, local_steps)
+        except Infeasible as error:
+            return error
+        return None
+
+    too_small = replace(given, deadline=given.deadline / 1e4, budget=given.budget / 1e4)
+    error = advice(too_small)
+    assume(error is not None)
+    assert error is not None
+    enough: dict[str, Any] = {miss.limit: miss.needed for miss in error.misses}
+    assert advice(replace(too_small, **enough)) is None
+    for miss in error.misses:
+        less = {**enough, miss.limit: math.nextafter(miss.needed, 0)}
+        assert advice(replace(too_small, **less)) is not None
+
+
 @given(st.integers(1, 10**6), st.floats(1e-6, 100))
 def test_rounds_that_just_fit(rounds: int, seconds: float) -> None:
     given = Limits(deadline=rounds * seconds, budget=math.inf, cost_per_sample=0, cost_per_round=0)

@@ -12,8 +12,9 @@ from dynamite_fl._cli.serve import (
     MinNodes,
     RunName,
     Wait,
-    console,
+    prepare_task,
     sigterm_as_interrupt,
+    tell,
     train_with_nodes,
 )
 from dynamite_fl.errors import JobError
@@ -34,7 +35,9 @@ def cluster(
     overrides: Overrides = None,
     nodes: Annotated[
         int | None,
-        typer.Option("-n", min=1, help="The number of nodes. Default: one for each device."),
+        typer.Option(
+            "-n", min=1, help="The number of devices, each a node. Default: that of the job."
+        ),
     ] = None,
     cpu_shares: Annotated[
         str,
@@ -54,54 +57,47 @@ def cluster(
     with errors(as_json):
         shares = _shares(cpu_shares)
 
+        changes = [*(overrides or []), *_with_devices(nodes)]
+
         from dynamite_fl._cli.show import show_run
-        from dynamite_fl.flower.cluster import started_nodes
-        from dynamite_fl.flower.job_parts import refuse_pilot
-        from dynamite_fl.flower.serve import open_job, open_superlink
-        from dynamite_fl.job.build import (
-            build_controller,
-            build_task,
-            check_cohort,
-            check_test_data,
-            number_of_devices,
-        )
-        from dynamite_fl.job.runs import opened_run
-        from dynamite_fl.task.fingerprint import fingerprint
-        from dynamite_fl.task.trial import try_task
+        from dynamite_fl._cli.train import open_view
         from dynamite_fl.training.run_folder import RunFolder
 
         folder = RunFolder(runs / name)
-        training_job = open_job(folder, job, overrides or [])
-        if folder.is_finished:
-            show_run(folder, as_json)
-            return
-        devices = number_of_devices(training_job)
-        count = devices if nodes is None else nodes
-        if count > devices:
-            raise JobError(f"-n is {count}, but the job has only {devices} devices")
-        task = build_task(training_job, data_dir)
-        try_task(task, needs_train_data=False)
-        check_test_data(task, devices)
-        check_cohort(training_job.settings.cohort, devices)
-        build_controller(training_job, refuse_pilot)  # a mistake shows before the folder is made
-        with (
-            sigterm_as_interrupt(),
-            opened_run(folder, training_job, fingerprint(task), task.leading_metric),
-            open_superlink(folder, "127.0.0.1", 0, keys=None) as link,
-            started_nodes(folder, link.port, count, shares, data_dir),
-        ):
-            logs = folder.path / "nodes"
-            console(as_json).print(f"Nodes started: {count}. Their logs are in {logs}.")
-            train_with_nodes(
-                training_job,
-                task,
-                folder,
-                link,
-                expected_nodes=count,
-                min_nodes=min_nodes,
-                wait=wait,
-                as_json=as_json,
-            )
+        with sigterm_as_interrupt(), open_view(folder, as_json) as view:
+            from dynamite_fl.flower.cluster import node_names, started_nodes
+            from dynamite_fl.flower.serve import open_job, open_superlink
+            from dynamite_fl.job.build import number_of_devices
+            from dynamite_fl.job.runs import opened_run
+            from dynamite_fl.task.fingerprint import fingerprint
+
+            training_job = open_job(folder, job, changes)
+            if not folder.is_finished:
+                task = prepare_task(training_job, data_dir, view)
+                names = node_names(number_of_devices(training_job))
+                with (
+                    opened_run(folder, training_job, fingerprint(task), task.leading_metric),
+                    open_superlink(folder, "127.0.0.1", 0, keys=None) as link,
+                    started_nodes(folder, link.port, names, shares, data_dir),
+                ):
+                    logs = folder.path / "nodes"
+                    tell(view, f"Nodes started: {len(names)}. Their logs are in {logs}.")
+                    train_with_nodes(
+                        training_job,
+                        task,
+                        folder,
+                        link,
+                        view,
+                        min_nodes=min_nodes,
+                        wait=wait,
+                        names=names,
+                    )
+        show_run(folder, as_json)
+
+
+def _with_devices(count: int | None) -> list[str]:
+    """Return the change of a job that gives it so many devices; their speeds are measured."""
+    return [] if count is None else [f"devices={{clients={count}}}"]
 
 
 def _shares(text: str) -> list[float]:

@@ -106,6 +106,8 @@ def compare(
     """Compare controllers and show the result."""
     from datetime import datetime
 
+    from rich.console import Console
+
     from dynamite_fl.job.runs import load_job_file
 
     with errors(as_json):
@@ -113,7 +115,8 @@ def compare(
         loaded = load_job_file(job, overrides or [])
         typer.echo(f"Comparing in {folder}", err=True)
 
-        from dynamite_fl.compare.comparison import ComparisonRequest  # loads PyTorch
+        with Console(stderr=True).status("Loading PyTorch"):
+            from dynamite_fl.compare.comparison import ComparisonRequest
 
         request = ComparisonRequest(
             job=loaded,

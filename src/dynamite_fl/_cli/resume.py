@@ -39,6 +39,7 @@ def resume(
     If the run was started with --engine ray, use it again. Otherwise the rounding errors of small
     models differ.
     """
+    from dynamite_fl._cli.train import train_simulated
     from dynamite_fl.job.runs import load_run
     from dynamite_fl.training.run_folder import RunFolder
 
@@ -50,7 +51,5 @@ def resume(
                 f"{folder} is a run on real machines: go on with dynamite serve or cluster"
             )
         typer.echo(f"Going on in {folder}", err=as_json)
-
-        from dynamite_fl._cli.train import train_simulated  # only now, since it loads PyTorch
 
         train_simulated(job, run, data_dir, as_json, on_ray=engine == "ray", task=task)

@@ -49,6 +49,7 @@ def run(
     """Run a job in a new run folder."""
     from datetime import datetime
 
+    from dynamite_fl._cli.train import train_simulated
     from dynamite_fl.job.runs import load_job_file
     from dynamite_fl.training.run_folder import RunFolder
 
@@ -61,7 +62,5 @@ def run(
             )
         loaded = load_job_file(job, overrides or [])
         typer.echo(f"Training in {folder.path}", err=as_json)
-
-        from dynamite_fl._cli.train import train_simulated  # only now, since it loads PyTorch
 
         train_simulated(loaded, folder, data_dir, as_json, on_ray=engine == "ray")

@@ -1,10 +1,10 @@
 """The command ``dynamite serve``: train on real machines."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,9 +13,7 @@ from dynamite_fl._cli.errors import errors
 from dynamite_fl._cli.options import DataDir, JobFile, LastLine, Overrides, Runs
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.status import Status
-
+    from dynamite_fl._progress import RunView
     from dynamite_fl.flower.superlink import SuperLink
     from dynamite_fl.flower.waiting import WaitStatus
     from dynamite_fl.job.training import TrainingJob
@@ -67,53 +65,58 @@ def serve(
     """
     with errors(as_json):
         from dynamite_fl._cli.show import show_run
-        from dynamite_fl.flower.job_parts import refuse_pilot
-        from dynamite_fl.flower.keys import read_server_keys
-        from dynamite_fl.flower.serve import open_job, open_superlink
-        from dynamite_fl.job.build import (
-            build_controller,
-            build_task,
-            check_cohort,
-            check_test_data,
-            number_of_devices,
-        )
-        from dynamite_fl.job.runs import opened_run
-        from dynamite_fl.task.fingerprint import fingerprint
-        from dynamite_fl.task.trial import try_task
+        from dynamite_fl._cli.train import open_view
         from dynamite_fl.training.run_folder import RunFolder
 
         folder = RunFolder(runs / name)
-        server_keys = None if keys is None else read_server_keys(keys)
-        training_job = open_job(folder, job, overrides or [])
-        if folder.is_finished:
-            show_run(folder, as_json)
-            return
-        task = build_task(training_job, data_dir)
-        try_task(task, needs_train_data=False)
-        check_test_data(task, number_of_devices(training_job))
-        check_cohort(training_job.settings.cohort, number_of_devices(training_job))
-        build_controller(training_job, refuse_pilot)  # a mistake shows before the folder is made
-        with (
-            sigterm_as_interrupt(),
-            opened_run(folder, training_job, fingerprint(task), task.leading_metric),
-            open_superlink(folder, host, port, server_keys) as link,
-        ):
-            audience = (
-                "this machine only; use --keys to serve others"
-                if server_keys is None
-                else f"{len(server_keys.node_keys)} nodes with keys, over TLS"
-            )
-            console(as_json).print(f"Listening at {host}, port {link.port}, for {audience}.")
-            train_with_nodes(
-                training_job,
-                task,
-                folder,
-                link,
-                expected_nodes=number_of_devices(training_job),
-                min_nodes=min_nodes,
-                wait=wait,
-                as_json=as_json,
-            )
+        with sigterm_as_interrupt(), open_view(folder, as_json) as view:
+            from dynamite_fl.flower.keys import read_server_keys
+            from dynamite_fl.flower.serve import open_job, open_superlink
+            from dynamite_fl.job.runs import opened_run
+            from dynamite_fl.task.fingerprint import fingerprint
+
+            server_keys = None if keys is None else read_server_keys(keys)
+            training_job = open_job(folder, job, overrides or [])
+            if not folder.is_finished:
+                task = prepare_task(training_job, data_dir, view)
+                with (
+                    opened_run(folder, training_job, fingerprint(task), task.leading_metric),
+                    open_superlink(folder, host, port, server_keys) as link,
+                ):
+                    audience = (
+                        "this machine only; use --keys to serve others"
+                        if server_keys is None
+                        else f"{len(server_keys.node_keys)} nodes with keys, over TLS"
+                    )
+                    tell(view, f"Listening at {host}, port {link.port}, for {audience}.")
+                    train_with_nodes(
+                        training_job, task, folder, link, view, min_nodes=min_nodes, wait=wait
+                    )
+        show_run(folder, as_json)
+
+
+def prepare_task(job: "TrainingJob", data_dir: Path | None, view: "RunView") -> "Task":
+    """Make the task of a job on real machines.
+
+    Every mistake in the job shows here, before the run folder is made and nodes are waited for.
+    """
+    from dynamite_fl.flower.job_parts import refuse_pilot
+    from dynamite_fl.job.build import (
+        build_controller,
+        build_task,
+        check_cohort,
+        check_test_data,
+        number_of_devices,
+    )
+    from dynamite_fl.task.trial import try_task
+
+    view.say("Loading the model and the test data")
+    task = build_task(job, data_dir)
+    try_task(task, needs_train_data=False)
+    check_test_data(task, number_of_devices(job))
+    check_cohort(job.settings.cohort, number_of_devices(job))
+    build_controller(job, refuse_pilot)
+    return task
 
 
 def train_with_nodes(
@@ -121,43 +124,55 @@ def train_with_nodes(
     task: "Task",
     folder: "RunFolder",
     link: "SuperLink",
+    view: "RunView",
     *,
-    expected_nodes: int,
     min_nodes: int,
     wait: float,
-    as_json: bool,
+    names: Sequence[str] = (),
 ) -> None:
-    """Wait for nodes, showing which are missing, then train and show the result."""
-    from dynamite_fl._cli.train import train_and_show
+    """Wait for nodes, showing which are missing, then train.
+
+    Args:
+        job: The job.
+        task: The job's task.
+        folder: The run folder.
+        link: The SuperLink that nodes connect to.
+        view: What a person sees of the training.
+        min_nodes: The number of nodes that a round needs.
+        wait: The longest wait for nodes, in seconds.
+        names: The names of the nodes that were started, as far as they are known.
+    """
+    from dynamite_fl._cli.train import run_session
     from dynamite_fl.flower.engine import Timeouts
     from dynamite_fl.flower.job_parts import build_training
+    from dynamite_fl.job.build import number_of_devices
 
-    with _WaitView() as wait_view:
-        training = build_training(
-            job,
-            task,
-            folder,
-            link,
-            timeouts=Timeouts(join_seconds=wait),
-            min_nodes=min(min_nodes, expected_nodes),
-            expected_nodes=expected_nodes,
-            on_wait=wait_view.show,
-        )
-    train_and_show(
+    def show_wait(status: "WaitStatus") -> None:
+        view.wait(str(status), urgent=status.round_index is None)
+
+    training = build_training(
+        job,
+        task,
+        folder,
+        link,
+        timeouts=Timeouts(join_seconds=wait),
+        min_nodes=min(min_nodes, number_of_devices(job)),
+        expected_names=names,
+        on_wait=show_wait,
+    )
+    run_session(
         job,
         training,
         folder,
-        as_json,
+        view,
         seconds_between_checkpoints=0.0,  # a round on real machines is too expensive to lose
         how_to_go_on="repeat the command",
     )
 
 
-def console(as_json: bool) -> "Console":
-    """Return the console for messages: standard error if the output is JSON."""
-    from rich.console import Console
-
-    return Console(stderr=as_json, highlight=False, markup=False, soft_wrap=True)
+def tell(view: "RunView", message: str) -> None:
+    """Print a message above a live view."""
+    view.console.print(message, markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -168,37 +183,3 @@ def sigterm_as_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-class _WaitView:
-    """Shows which nodes are connected and which are missing.
-
-    In its context it is a line on the terminal that is kept up to date. Without a terminal, and
-    when training has to wait again after the context, it prints a line for every change.
-    """
-
-    def __init__(self) -> None:
-        from rich.console import Console
-
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._status: Status | None = None
-
-    def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._status = self._console.status("Waiting for nodes")
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
-
-    def show(self, status: "WaitStatus") -> None:
-        """Show which nodes are connected and which are missing."""
-        from rich.markup import escape
-
-        if self._status is not None:
-            self._status.update(escape(str(status)))
-        else:
-            self._console.print(str(status), markup=False)

@@ -1,23 +1,26 @@
-"""What ``run``, ``resume`` and ``serve`` share: a session with a live view, then a summary."""
+"""What ``run``, ``resume`` and ``serve`` share: a session with a live view, then a summary.
+
+The view is shown before PyTorch is loaded, which takes seconds.
+"""
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from dynamite_fl._cli.errors import INTERRUPTED
 from dynamite_fl._cli.show import show_run
-from dynamite_fl._cli.views.run import RunView
+from dynamite_fl._progress import RunView
 from dynamite_fl.errors import MissingExtra
-from dynamite_fl.job.build import Given, build_training
 from dynamite_fl.job.runs import open_run
 from dynamite_fl.job.training import TrainingJob
-from dynamite_fl.task.fingerprint import fingerprint
-from dynamite_fl.task.registry import load_task
 from dynamite_fl.tracking.track import check_installed
-from dynamite_fl.training.loop import Training
+from dynamite_fl.training.history import History, read_history
 from dynamite_fl.training.run_folder import RunFolder
-from dynamite_fl.training.session import Session, Tracking
+
+if TYPE_CHECKING:
+    from dynamite_fl.training.loop import Training
 
 
 def train_simulated(
@@ -41,49 +44,69 @@ def train_simulated(
             make it.
     """
     check_installed(job.trackers)  # reports a missing extra before anything else is done
-    given = Given(task=None if task is None else load_task(task, job.folders))
-    training = build_training(job, data_dir, given)
-    if on_ray:
-        _put_on_ray(training)
-    how_to_go_on = f"dynamite resume {folder.path}" + (f" --task {task}" if task else "")
-    train_and_show(job, training, folder, as_json, how_to_go_on=how_to_go_on)
+    with open_view(folder, as_json) as view:
+        from dynamite_fl.job.build import Given, build_training
+        from dynamite_fl.task.registry import load_task
+
+        view.say("Loading the model and the data")
+        given = Given(task=None if task is None else load_task(task, job.folders))
+        training = build_training(job, data_dir, given)
+        if on_ray:
+            view.say("Starting Ray")
+            _put_on_ray(training)
+        how_to_go_on = f"dynamite resume {folder.path}" + (f" --task {task}" if task else "")
+        run_session(job, training, folder, view, how_to_go_on=how_to_go_on)
+    show_run(folder, as_json)
 
 
-def train_and_show(
+def open_view(folder: RunFolder, as_json: bool) -> RunView:
+    """Return the view of a training, for a ``with`` statement; it shows that PyTorch is loaded."""
+    view = RunView(messages_console(as_json), str(folder.path))
+    view.say("Loading PyTorch")
+    return view
+
+
+def messages_console(as_json: bool) -> Console:
+    """Return the console for messages: standard error if the output is JSON."""
+    return Console(stderr=as_json, highlight=False)
+
+
+def run_session(
     job: TrainingJob,
-    training: Training,
+    training: "Training",
     folder: RunFolder,
-    as_json: bool,
+    view: RunView,
     *,
     seconds_between_checkpoints: float = 30.0,
     how_to_go_on: str,
 ) -> None:
-    """Run a session with a live view, then show the run's summary.
+    """Run a session and show its rounds.
 
     Raises:
         SystemExit: Ctrl-C stopped the session. The folder holds the rounds up to then.
     """
-    console = Console(stderr=as_json, highlight=False)
-    warn = partial(console.print, markup=False, soft_wrap=True)
+    from dynamite_fl.task.fingerprint import fingerprint
+    from dynamite_fl.training.session import Session, Tracking
+
+    tell = partial(view.console.print, markup=False, soft_wrap=True)
     title = f"{job.controller_name} on {len(training.fleet)} devices, {folder.path}"
     task = training.engine.task
-    open_folder = partial(open_run, folder, job, fingerprint(task), task.leading_metric)
-    with RunView(console, title, training.limits, task.leading_metric) as view:
-        outcome = Session(
-            training,
-            folder,
-            on_round=[view.show],
-            tracking=Tracking(job.trackers, job.tables, warn),
-            open_folder=open_folder,
-            seconds_between_checkpoints=seconds_between_checkpoints,
-        ).run()
+    before = read_history(folder.history).records if folder.has_rounds else ()
+    view.begin(title, training.limits, History(before, task.leading_metric))
+    outcome = Session(
+        training,
+        folder,
+        on_round=[view.show],
+        tracking=Tracking(job.trackers, job.tables, tell),
+        open_folder=partial(open_run, folder, job, fingerprint(task), task.leading_metric),
+        seconds_between_checkpoints=seconds_between_checkpoints,
+    ).run()
     if outcome.stopped_by is None:
-        console.print(f"Interrupted. To go on: {how_to_go_on}", markup=False, soft_wrap=True)
+        tell(f"Interrupted. To go on: {how_to_go_on}")
         raise SystemExit(INTERRUPTED)
-    show_run(folder, as_json)
 
 
-def _put_on_ray(training: Training) -> None:
+def _put_on_ray(training: "Training") -> None:
     """Have Ray compute the clients' rounds."""
     from typing import cast
 
@@ -96,5 +119,4 @@ def _put_on_ray(training: Training) -> None:
 
     engine = cast(SimulatedEngine, training.engine)
     engine.close()  # ends the workers of a pilot run, if there was one
-    with Console(stderr=True).status("Starting Ray"):
-        engine.executor = RayExecutor(engine.clients.make, len(engine.devices))
+    engine.executor = RayExecutor(engine.clients.make, len(engine.devices))

@@ -13,37 +13,46 @@ from dynamite_fl.training.run_folder import RunFolder
 _COMMAND = "from dynamite_fl._cli.main import main; main()"  # the command dynamite
 
 
+def node_names(count: int) -> list[str]:
+    """Return the names of the nodes of a cluster.
+
+    Example:
+        >>> node_names(2)
+        ['node-001', 'node-002']
+    """
+    return [f"node-{number:03d}" for number in range(1, count + 1)]
+
+
 @contextmanager
 def started_nodes(
     folder: RunFolder,
     port: int,
-    count: int,
+    names: Sequence[str],
     cpu_shares: Sequence[float],
     data_dir: Path | None = None,
 ) -> Iterator[None]:
-    """Start nodes for the first parts of a job, and end them with the context.
+    """Start a node for each part of a job's data, and end them with the context.
 
     Each node has a folder ``nodes/NAME`` in the run folder, with its state and its ``log.txt``.
 
     Args:
         folder: The run folder, whose job the nodes read.
         port: The port of the server on this machine.
-        count: The number of nodes.
+        names: The names of the nodes, one for each part.
         cpu_shares: The shares of the time in which nodes compute, repeated as often as needed.
         data_dir: The folder of the datasets; None for the default folder.
     """
     with ExitStack() as running:
-        for part in range(count):
+        for part, name in enumerate(names):
             share = cpu_shares[part % len(cpu_shares)]
-            running.enter_context(_started_node(folder, port, part, share, data_dir))
+            running.enter_context(_started_node(folder, port, part, name, share, data_dir))
         yield
 
 
 @contextmanager
 def _started_node(
-    folder: RunFolder, port: int, part: int, cpu_share: float, data_dir: Path | None
+    folder: RunFolder, port: int, part: int, name: str, cpu_share: float, data_dir: Path | None
 ) -> Iterator[None]:
-    name = f"node-{part + 1:03d}"
     node_folder = folder.path / "nodes" / name
     node_folder.mkdir(parents=True, exist_ok=True)
     options = ["--server", f"127.0.0.1:{port}", "--name", name, "--part", str(part)]

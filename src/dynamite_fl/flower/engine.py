@@ -3,8 +3,9 @@
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -66,11 +67,11 @@ class FlowerEngine:
         registered: The name that belongs to each node's key, by node id; empty without keys.
         timeouts: How long to wait for nodes.
         min_nodes: The number of nodes that a round needs.
-        expected_nodes: The number of nodes to wait for before the first round; None for all
-            ``clients``.
+        expected_names: The names of nodes that were started, as far as they are known. They say
+            which nodes are missing.
         max_samples_per_node: The largest number of samples that a node may claim to hold. Models
             are averaged by samples, so a node that claims more is refused.
-        on_wait: Called while the engine waits for nodes, whenever one has come or gone.
+        on_wait: Called while the engine waits for nodes, whenever one has come, gone or replied.
         settings: How the devices measure gradient variance and drift.
         optimizer: The optimiser of the devices.
         compute: Where and how precisely the server evaluates the model.
@@ -85,7 +86,7 @@ class FlowerEngine:
     registered: Mapping[int, str] = field(default_factory=dict)
     timeouts: Timeouts = field(default_factory=Timeouts)
     min_nodes: int = 1
-    expected_nodes: int | None = None
+    expected_names: Sequence[str] = ()
     max_samples_per_node: int = 10_000_000
     on_wait: Callable[[WaitStatus], None] | None = None
     settings: ProbeSettings = field(default_factory=ProbeSettings)
@@ -110,6 +111,7 @@ class FlowerEngine:
             self.names_file,
             self.max_samples_per_node,
             self.registered,
+            self.expected_names,
             outline_of(self.model.module),
             Conduct(None if self.names_file is None else self.names_file.with_name(FILE_NAME)),
         )
@@ -125,8 +127,7 @@ class FlowerEngine:
         Raises:
             TooFewNodes: Fewer nodes have connected than a round needs.
         """
-        expected = self.clients if self.expected_nodes is None else self.expected_nodes
-        wait_for_nodes(self.roster, expected, self.timeouts.join_seconds, self.on_wait)
+        wait_for_nodes(self.roster, self.clients, self.timeouts.join_seconds, self.on_wait)
         if len(self.roster.usable) < self.min_nodes:
             raise self._too_few()
         self.roster.fix_order()
@@ -189,7 +190,13 @@ class FlowerEngine:
         requests = [
             Request(node_ids[client], to_content(message)) for client, message in sent.items()
         ]
-        responses = self._messenger.exchange(requests, TRAIN, str(order.round_index), timeout)
+        responses = self._messenger.exchange(
+            requests,
+            TRAIN,
+            str(order.round_index),
+            timeout,
+            partial(self._show_replies, order.round_index, node_ids),
+        )
         answers = self._answers(
             order, sent, {client: responses.get(node_id) for client, node_id in node_ids.items()}
         )
@@ -205,6 +212,17 @@ class FlowerEngine:
         )
         self._note_batch_sizes(order, answers)
         return outcome
+
+    def _show_replies(
+        self, round_index: int, node_ids: Mapping[int, int], waiting: Collection[int]
+    ) -> None:
+        """Tell the operator whose replies are still missing."""
+        if self.on_wait is None:
+            return
+        names = {node_id: self.roster.names[client] for client, node_id in node_ids.items()}
+        absent = tuple(sorted(names[node_id] for node_id in waiting))
+        present = tuple(sorted(set(names.values()) - set(absent)))
+        self.on_wait(WaitStatus(len(names), present, absent, round_index))
 
     def _node_ids(self, order: RoundOrder, ends: float) -> dict[int, int]:
         """Wait until enough clients of the cohort are connected, and return their node ids."""

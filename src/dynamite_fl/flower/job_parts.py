@@ -1,6 +1,6 @@
 """The parts of a job that real machines need, each built on its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def build_training(
     *,
     timeouts: Timeouts,
     min_nodes: int,
-    expected_nodes: int,
+    expected_names: Sequence[str] = (),
     on_wait: Callable[[WaitStatus], None] | None = None,
 ) -> Training:
     """Wait for the nodes of a job, and return its training on them.
@@ -93,8 +93,8 @@ def build_training(
         link: The SuperLink that the nodes connect to.
         timeouts: How long to wait for nodes.
         min_nodes: The number of nodes that a round needs.
-        expected_nodes: The number of nodes to wait for before the first round.
-        on_wait: Called while it waits for nodes, whenever one has come or gone.
+        expected_names: The names of nodes that were started, as far as they are known.
+        on_wait: Called while it waits for nodes, whenever one has come, gone or replied.
 
     Raises:
         TooFewNodes: Fewer than ``min_nodes`` nodes have connected in time.
@@ -111,7 +111,7 @@ def build_training(
         registered=link.registered,
         timeouts=timeouts,
         min_nodes=min_nodes,
-        expected_nodes=expected_nodes,
+        expected_names=expected_names,
         on_wait=on_wait,
         optimizer=build_optimizer(job),
         compute=compute_of(job),

@@ -1,7 +1,7 @@
 """Requests to nodes over a Flower Grid, and the replies that arrive in time."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -103,11 +103,24 @@ class Messenger:
         return next(iter(self.grid.pull_messages([message_id])), None)
 
     def exchange(
-        self, requests: Sequence[Request], message_type: str, group: str, timeout: float
+        self,
+        requests: Sequence[Request],
+        message_type: str,
+        group: str,
+        timeout: float,
+        on_change: Callable[[Collection[int]], None] = lambda _: None,
     ) -> dict[int, Response]:
         """Send requests and wait for the replies, for at most ``timeout`` seconds.
 
         Replies are pulled one at a time, so that every reply has its own time of arrival.
+
+        Args:
+            requests: What to send, at most one request for each node.
+            message_type: The type of the messages, which selects the function on the node.
+            group: The group of the messages.
+            timeout: The longest wait, in seconds.
+            on_change: Called with the ids of the nodes that have not replied, when the requests
+                are sent and whenever replies have come while others are missing.
 
         Returns:
             The replies that arrived in time, by node id.
@@ -116,6 +129,7 @@ class Messenger:
         began = time.monotonic()
         waiting = self.send(requests, message_type, group, timeout)
         responses: dict[int, Response] = {}
+        shown = -1  # the number of replies when on_change was called
         while waiting:
             for message_id in list(waiting):
                 message = self.pull_reply(message_id)
@@ -125,6 +139,9 @@ class Messenger:
             seconds_left = began + timeout - time.monotonic()
             if seconds_left <= 0:
                 break
+            if waiting and len(responses) != shown:
+                shown = len(responses)
+                on_change(waiting.values())
             if waiting:
                 time.sleep(min(_POLL_SECONDS, seconds_left))
         self._overdue |= set(waiting)

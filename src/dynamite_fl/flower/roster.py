@@ -9,7 +9,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,6 +59,7 @@ class Roster:
         path: The file for the devices' names; None to keep none.
         max_samples: The largest number of samples that a device may claim to hold.
         registered: The name that belongs to each node's key, by node id; empty without keys.
+        expected_names: The names of nodes that were started, as far as they are known.
         model: The outline of the model, which devices must have too; None to accept any.
         conduct: Which devices are left out because of what they said.
         training: A random word that identifies the training to the devices.
@@ -72,6 +73,7 @@ class Roster:
     path: Path | None = None
     max_samples: int = 10_000_000
     registered: Mapping[int, str] = field(default_factory=dict)
+    expected_names: Sequence[str] = ()
     model: ModelOutline | None = None
     conduct: Conduct = field(default_factory=Conduct)
     training: str = field(default_factory=lambda: secrets.token_hex(8))

@@ -76,6 +76,24 @@ def build_training(
     """
     given = given or Given()
     settings, limits = job.settings, job.limits
+    engine = build_engine(job, data_dir, given)
+    controller = given.controller or build_controller(
+        job, partial(pilot, engine, limits, settings.learning_rate)
+    )
+    warn_of_optimizer(controller, engine.optimizer)
+    schedule, rate, fleet = schedule_of(job), settings.rate_schedule, engine.enroll()
+    averaging = job.averaging or Mean()
+    return Training(engine, controller, limits, schedule, fleet, rate, job.server, averaging)
+
+
+def build_engine(
+    job: TrainingJob, data_dir: Path | None = None, given: Given | None = None
+) -> SimulatedEngine:
+    """Make the simulated devices that a job describes, with their data.
+
+    The arguments and errors are those of ``build_training``.
+    """
+    given, settings = given or Given(), job.settings
     devices = build_devices(job.tables["devices"], settings.seed)
     check_cohort(settings.cohort, len(devices))
     task = given.task or build_task(job, data_dir)
@@ -83,7 +101,7 @@ def build_training(
     check_test_data(task, len(devices))
     recipe = given.partition or partition_from_table(job.tables["partition"])
     partition = split_data(task, recipe, len(devices), settings.seed)
-    engine = SimulatedEngine(
+    return SimulatedEngine(
         task,
         partition,
         devices,
@@ -94,13 +112,6 @@ def build_training(
         streams=build_streams(job, task, partition),
         workers=settings.workers,
     )
-    controller = given.controller or build_controller(
-        job, partial(pilot, engine, limits, settings.learning_rate)
-    )
-    warn_of_optimizer(controller, engine.optimizer)
-    schedule, rate, fleet = schedule_of(job), settings.rate_schedule, engine.enroll()
-    averaging = job.averaging or Mean()
-    return Training(engine, controller, limits, schedule, fleet, rate, job.server, averaging)
 
 
 def warn_of_optimizer(controller: Controller[Any], optimizer: Optimizer) -> None:

@@ -1,7 +1,9 @@
-"""A planning job: limits, a fleet and the loss, from TOML.
+"""What to plan: limits, a fleet and the loss, from a planning job.
 
-Its tables ``limits``, ``geometry`` and ``fleet`` have the keys of the records ``Limits``,
-``LossGeometry`` and ``Fleet``; ``fleet`` may also name a CSV file with these as its columns.
+Such a job is for a fleet whose data is not at hand. Its tables ``limits``, ``geometry`` and
+``fleet`` have the keys of the records ``Limits``, ``LossGeometry`` and ``Fleet``; ``fleet`` may
+also name a CSV file with these as its columns. ``plan_training.py`` makes the same of a training
+job.
 """
 
 import inspect
@@ -14,24 +16,27 @@ from dynamite_fl.errors import JobError
 from dynamite_fl.job.read import check_tables, read_tables, table_record
 from dynamite_fl.records import Fleet, Limits, LossGeometry
 
+EMBEDDED = "planning.toml"
 _TABLES = {"limits": Limits, "geometry": LossGeometry, "fleet": Fleet}
 
 
 @dataclass(frozen=True, eq=False)
 class PlanningJob:
-    """A checked planning job.
+    """What to plan.
 
     Attributes:
         fleet: The devices.
         limits: What training may use.
         geometry: How the loss behaves.
         files: The files that the job was read from.
+        notes: Sentences that say where the numbers come from; none if the job has them all.
     """
 
     fleet: Fleet
     limits: Limits
     geometry: LossGeometry
-    files: tuple[Path, ...]
+    files: tuple[Path, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def load_planning_job(path: Path | None = None, overrides: Iterable[str] = ()) -> PlanningJob:
@@ -42,7 +47,7 @@ def load_planning_job(path: Path | None = None, overrides: Iterable[str] = ()) -
         >>> len(job.fleet), job.limits.deadline, job.fleet.label(0)
         (20, 2000, 'small-1')
     """
-    tables = read_tables(path, "planning.toml", overrides)
+    tables = read_tables(path, EMBEDDED, overrides)
     check_tables(tables, list(_TABLES))
     files = [] if path is None else [path]
     fleet = tables["fleet"]
@@ -57,6 +62,22 @@ def load_planning_job(path: Path | None = None, overrides: Iterable[str] = ()) -
         geometry=table_record(LossGeometry, "geometry", tables["geometry"]),
         files=tuple(files),
     )
+
+
+def is_planning_job(path: Path | None) -> bool:
+    """Return whether a job file is a planning job, which has ``fleet`` in place of ``task``.
+
+    Example:
+        >>> is_planning_job(None)  # the embedded one
+        True
+    """
+    tables = read_tables(path, EMBEDDED, [])
+    return "fleet" in tables or "task" not in tables
+
+
+def assumed_geometry() -> LossGeometry:
+    """Return the constants of the embedded planning job, which are an example."""
+    return load_planning_job().geometry
 
 
 def in_job_words(message: str) -> str:

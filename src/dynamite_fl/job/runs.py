@@ -106,4 +106,5 @@ def _with_effect(tables: Mapping[str, Any]) -> dict[str, Any]:
     training = {
         key: value for key, value in tables["training"].items() if key not in _WITHOUT_EFFECT
     }
-    return {**tables, "training": training}
+    others = {name: table for name, table in tables.items() if name != "geometry"}
+    return {**others, "training": training}

@@ -1,8 +1,8 @@
 """A training job: what to train on which devices within which limits, from TOML.
 
 The tables are ``task``, ``limits``, ``devices``, ``partition``, ``stream``, ``controller``,
-``optimizer``, ``server``, ``averaging`` and ``training``. This module reads and checks them;
-``build.py`` makes what they describe.
+``optimizer``, ``server``, ``averaging`` and ``training``; ``geometry`` is for planning alone. This
+module reads and checks them; ``build.py`` makes what they describe.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +29,7 @@ OPTIONAL_TABLES = (
     "optimizer",
     "server",
     "averaging",
+    "geometry",  # for ``dynamite plan``; a training estimates it
 )
 DEFAULT_CONTROLLER = "dynamite-feedback"
 DEFAULT_SERVER = "average"
@@ -210,8 +211,9 @@ def resolve_tables(tables: Tables, folder: Path) -> Tables:
     }
     if tables.get("averaging") is not None:
         resolved["averaging"] = _averaging(tables["averaging"])
-    if tables.get("stream") is not None:
-        resolved["stream"] = _table("stream", tables["stream"])
+    for name in ("stream", "geometry"):
+        if tables.get(name) is not None:
+            resolved[name] = _table(name, tables[name])
     return resolved
 
 

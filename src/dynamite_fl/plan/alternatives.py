@@ -26,6 +26,7 @@ class PlanReport:
     Attributes:
         fleet: The clients.
         limits: Deadline, budget and prices.
+        geometry: The constants of the loss.
         plan: The best plan.
         uniform: The best plan with the same batch size for all clients, for as many rounds.
         fedavg: FedAvg with its default settings, for as many rounds as fit. None if none fits.
@@ -35,6 +36,7 @@ class PlanReport:
 
     fleet: Fleet
     limits: Limits
+    geometry: LossGeometry
     plan: Plan
     uniform: Plan
     fedavg: Plan | None
@@ -76,6 +78,7 @@ def report_plan(fleet: Fleet, limits: Limits, geometry: LossGeometry) -> PlanRep
     return PlanReport(
         fleet=fleet,
         limits=limits,
+        geometry=geometry,
         plan=plan,
         uniform=uniform_plan(fleet, same_rounds, geometry),
         fedavg=fedavg,
@@ -102,6 +105,8 @@ def to_json(report: PlanReport) -> dict[str, Any]:
         "held_by": [limit or None for limit in report.held_by()],
         "binding": list(report.plan.binding),
         "limits": {name: _finite(value) for name, value in asdict(report.limits).items()},
+        "geometry": asdict(report.geometry),
+        "gradient_variance": report.fleet.gradient_variance.tolist(),
         "bound_by_local_steps": {
             "local_steps": report.local_steps.tolist(),
             "bound": [_finite(bound) for bound in report.bounds.tolist()],

@@ -118,7 +118,8 @@ def fit_rounds(fleet: Fleet, limits: Limits, local_steps: int = 1) -> Limits:
     """Return the limits with at most as many rounds as fit with one sample per client.
 
     Raises:
-        Infeasible: Not even one round fits.
+        Infeasible: Not even one round fits. The error says what a single round needs, and not what
+            all rounds of the limits need.
 
     Example:
         >>> fleet = Fleet(samples=[9], gradient_variance=1, samples_per_second=1, comm_seconds=1)
@@ -126,11 +127,11 @@ def fit_rounds(fleet: Fleet, limits: Limits, local_steps: int = 1) -> Limits:
         >>> fit_rounds(fleet, limits).rounds  # a round takes two seconds
         5
     """
+    smallest = np.ones(len(fleet), dtype=np.int64)
+    require_room(fleet, replace(limits, rounds=1), local_steps, smallest)
     try:
-        require_room(fleet, limits, local_steps, np.ones(len(fleet), dtype=np.int64))
+        require_room(fleet, limits, local_steps, smallest)
     except Infeasible as error:
-        if error.rounds == 0:
-            raise
         return replace(limits, rounds=error.rounds)
     return limits
 

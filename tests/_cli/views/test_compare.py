@@ -96,3 +96,18 @@ def test_progress_shows_the_metric_only_if_it_is_known(terminal: bool) -> None:
     if not terminal:
         assert "1 of 2: fedavg-0, took 0 s" in text
         assert "2 of 2: fedavg-1, accuracy 25.0%, took 0 s" in text
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_progress_of_runs_cuts_neither_names_nor_metrics(width: int) -> None:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, highlight=False)
+    with CompareView(console) as view:
+        view.more(2, finished=0)
+        view.started("dynamite-feedback-0")
+        view.moved("dynamite-feedback-0", 0.5, "accuracy 81.2%")
+        assert view._progress is not None
+        console.print(view._progress)
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+    for words in ("dynamite-feedback-0", "accuracy 81.2%", "0 of 2 done", "all runs"):
+        assert words in text
+    assert "…" not in text

@@ -7,11 +7,18 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Column, Table
 from rich.text import Text
 
-from dynamite_fl._cli.views.tables import NARROW, plain_table
+from dynamite_fl._cli.views.tables import plain_table
 from dynamite_fl._format import (
     count,
     metric_difference,
@@ -21,12 +28,13 @@ from dynamite_fl._format import (
     number_spread,
     percent,
 )
+from dynamite_fl._progress import NARROW
 from dynamite_fl.compare.comparison import Comparison
 from dynamite_fl.compare.hindsight import Hindsight
 from dynamite_fl.compare.summary import ContenderSummary, Spread, Target
 
 _BEST = "bold green"
-_BAR = 30  # characters; fewer on a narrow terminal
+_BAR = 30  # characters
 
 
 @dataclass
@@ -47,14 +55,8 @@ class CompareView:
 
     def __enter__(self) -> "CompareView":
         if self.console.is_terminal:
-            self._progress = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=_BAR if self.console.width >= NARROW else None),
-                TextColumn("{task.fields[status]}", markup=False),
-                TimeElapsedColumn(),
-                console=self.console,
-                transient=True,
-            )
+            columns = _columns(narrow=self.console.width < NARROW)
+            self._progress = Progress(*columns, console=self.console, transient=True)
             self._all = self._progress.add_task("all runs", total=max(self.total, 1), status="")
             self._progress.start()
         return self
@@ -131,6 +133,17 @@ class CompareView:
                 completed=self.done + sum(self._shares.values()),
                 status=f"{self.done} of {self.total} done",
             )
+
+
+def _columns(narrow: bool) -> tuple[ProgressColumn, ...]:
+    """Return the columns of the progress; a narrow terminal shows a percentage for a bar."""
+    name = TextColumn(
+        "{task.description}", markup=False, table_column=Column(ratio=1 if narrow else None)
+    )
+    status = TextColumn("{task.fields[status]}", markup=False)
+    if narrow:
+        return name, TextColumn("{task.percentage:>3.0f}%"), status
+    return name, BarColumn(bar_width=_BAR), status, TimeElapsedColumn()
 
 
 def show_comparison(console: Console, comparison: Comparison) -> None:

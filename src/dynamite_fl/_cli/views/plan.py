@@ -1,11 +1,14 @@
 """What a person sees of a plan: limits, batch sizes, alternatives and the bound over steps."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from dynamite_fl._cli.views.tables import NARROW, labelled_rows, limit_used, plain_table
+from dynamite_fl._cli.views.tables import plain_table
 from dynamite_fl._format import count, number
+from dynamite_fl._progress import NARROW, labelled_rows, limit_used
 from dynamite_fl.plan.alternatives import PlanReport
 from dynamite_fl.records import FloatArray, IntArray, Plan
 
@@ -17,8 +20,8 @@ _CURVE_LEVELS = 6  # lines
 _CURVE_RANGE = 30.0  # bounds above this multiple of the best are not drawn
 
 
-def show_plan(console: Console, report: PlanReport) -> None:
-    """Print a plan, its limits, its batch sizes and the alternatives."""
+def show_plan(console: Console, report: PlanReport, notes: Sequence[str] = ()) -> None:
+    """Print a plan, its limits, its batch sizes and the alternatives, and then the notes."""
     width = console.width
     few = len(report.fleet) <= _MOST_ROWS
     parts = (
@@ -30,6 +33,8 @@ def show_plan(console: Console, report: PlanReport) -> None:
     for part in parts:
         console.print(part)
         console.print()
+    for note in notes:
+        console.print(note, style="dim", markup=False)
 
 
 def _headline(report: PlanReport, width: int) -> RenderableType:

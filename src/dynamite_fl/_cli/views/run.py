@@ -1,108 +1,17 @@
-"""What a person sees of a training: its progress while it runs, and a summary at the end."""
+"""The summary of a training that a person sees at its end."""
 
 import math
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from types import TracebackType
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.text import Text
 
-from dynamite_fl._cli.views.tables import labelled_rows, limit_used
 from dynamite_fl._format import count, metric_label, metric_value, number, percent
-from dynamite_fl._leading_metric import LeadingMetric
+from dynamite_fl._progress import labelled_rows, limit_used
 from dynamite_fl.records import Limits
 from dynamite_fl.training.history import History
 from dynamite_fl.training.round_record import RoundRecord
-
-_SECONDS_BETWEEN_LINES = 10.0  # where there is no terminal
-
-
-@dataclass
-class RunView:
-    """The progress of a training: redrawn on a terminal, else a line every few seconds.
-
-    Use it as a context manager and show every round to it.
-    """
-
-    console: Console
-    title: str
-    limits: Limits
-    leading_metric: LeadingMetric
-    _live: Live | None = None
-    _reached: str | None = None  # the latest value of the leading metric
-    _last_line: float = -math.inf
-    _start: float = field(default_factory=time.monotonic)
-
-    def __enter__(self) -> "RunView":
-        if self.console.is_terminal:
-            self._live = Live(console=self.console, refresh_per_second=8, transient=True)
-            self._live.start()
-        else:
-            self.console.print(self.title)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def show(self, record: RoundRecord) -> None:
-        """Show a round."""
-        if record.is_evaluated:
-            name = self.leading_metric.name
-            self._reached = metric_value(name, record.value(name))
-        if self._live is not None:
-            self._live.update(self._progress(record))
-        elif time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
-            self._last_line = time.monotonic()
-            self.console.print(self._line(record))
-
-    def _progress(self, record: RoundRecord) -> RenderableType:
-        rows, width = labelled_rows(), self.console.width
-        rounds = "" if self.limits.rounds is None else f" of {self.limits.rounds:,}"
-        rows.add_row("round", f"[bold]{record.round:,}[/bold]{rounds}")
-        if self._reached is not None:
-            rows.add_row(_label(self.leading_metric.name), f"[bold]{self._reached}[/bold]")
-        rows.add_row("local steps", f"{record.local_steps}")
-        rows.add_row("mean batch", f"{record.batch_mean:.1f}")
-        if record.learning_rate is not None:
-            rows.add_row("learning rate", f"{record.learning_rate:.3g}")
-        rows.add_row("seconds", limit_used(record.seconds, self.limits.deadline, width))
-        rows.add_row("cost", limit_used(record.cost, self.limits.budget, width))
-        left = self._seconds_left(record)
-        if left is not None:
-            rows.add_row("done in", f"about {left:,.0f} s of real time")
-        return Group(Text(self.title, style="bold"), rows)
-
-    def _line(self, record: RoundRecord) -> str:
-        parts = [f"round {record.round:,}: "]
-        if self._reached is not None:
-            parts.append(f"{_label(self.leading_metric.name)} {self._reached}, ")
-        parts.append(
-            f"{count(record.local_steps, 'local step')}, mean batch {record.batch_mean:.1f}, "
-        )
-        if record.learning_rate is not None:
-            parts.append(f"learning rate {record.learning_rate:.3g}, ")
-        parts.append(f"{number(record.seconds, 1)} s and cost {number(record.cost, 1)} spent")
-        left = self._seconds_left(record)
-        if left is not None:
-            parts.append(f", done in about {left:,.0f} s")
-        return "".join(parts)
-
-    def _seconds_left(self, record: RoundRecord) -> float | None:
-        """Estimate the real time left from the share of the limits that is used."""
-        used = self.limits.share_used(seconds=record.seconds, cost=record.cost, rounds=record.round)
-        if used <= 0:
-            return None
-        return (time.monotonic() - self._start) * max(1 - used, 0.0) / used
 
 
 def show_summary(
