@@ -5,13 +5,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help run test test-all lint types bench bench-flower clean
+.PHONY: help run test test-all lint types bench bench-flower dist clean
 
 help:
 	@echo "make run       set up what a run needs, then train by the embedded job"
 	@echo "make test      set up everything, then lint, check types and run the tests"
 	@echo "make test-all  the same with the slow tests, and with more and random examples"
 	@echo "make bench     measure the speed of planning, training and buffers"
+	@echo "make dist      build the wheel and the source archive, and try them in clean environments"
 	@echo "make clean     remove the environment and caches"
 
 $(VENV)/.made:
@@ -21,7 +22,7 @@ $(VENV)/.made:
 
 # A run and its report need no more than this; tests need all extras.
 $(VENV)/.run: $(VENV)/.made pyproject.toml constraints.txt
-	$(PIP) --editable '.[report]'
+	$(PIP) --editable '.[train,report]'
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.run
@@ -53,5 +54,11 @@ bench: $(VENV)/.ready
 bench-flower: $(VENV)/.ready
 	$(BIN)/python benchmarks/flower.py
 
+dist: $(VENV)/.made
+	$(PIP) build
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python tests/packaging/check_dist.py dist
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -4,6 +4,7 @@ import ast
 import json
 import sys
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ SOURCE = Path(dynamite_fl.__file__).parent
 
 # What every package above these modules may use. Among themselves they have rules of their own.
 BASE = {"errors", "records", "reports", "_validate", "_atomic", "_random", "_csv", "_format"}
-BASE |= {"_json", "_leading_metric", "_traceback"}
+BASE |= {"_json", "_leading_metric", "_traceback", "_extras"}
 # What commands and ``train()`` show of a training. Rich is at home in it and in ``_cli``.
 VIEW = "_progress"
 # For every module or package at the top: what else of ours it may import. A longer name, such as
@@ -28,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_json": set(),
     "_leading_metric": set(),
     "_traceback": set(),
+    "_extras": {"errors"},
     "_validate": {"errors"},
     "_csv": {"errors", "_validate"},
     "_load": {"errors", "_validate"},
@@ -234,6 +236,56 @@ def test_without_an_extra_a_command_says_what_to_install(tmp_path: Path) -> None
         assert code == 2, (words, said)
         assert f"pip install 'dynamite-fl[{extra}]'" in said, words
     assert not list(tmp_path.iterdir())
+
+
+NEED_PYTORCH = [
+    (["run"], "train"),
+    (["compare"], "train"),
+    (["plan", "job.toml"], "train"),
+    (["plan", "--pilot"], "train"),
+    (["serve", "--name", "a"], "flower"),
+    (["node", "--name", "a"], "flower"),
+    (["cluster", "--name", "a"], "flower"),
+]
+PLANNING_ALONE = """
+import json, sys
+sys.modules.update(dict.fromkeys({missing!r}))
+from typer.testing import CliRunner
+from dynamite_fl._cli.main import app
+import dynamite_fl as fl
+names = {{}}
+for name in fl.__all__:
+    try:
+        getattr(fl, name)
+    except fl.MissingExtra as error:
+        names[name] = str(error)
+planned = CliRunner().invoke(app, ["plan", "--json"])
+assert planned.exit_code == 0, planned.stderr
+results = [CliRunner().invoke(app, words) for words in {commands!r}]
+print(json.dumps([names, [(result.exit_code, result.stderr) for result in results]]))
+"""
+
+
+def test_planning_needs_no_extra_and_all_else_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(
+        files("dynamite_fl.job").joinpath("training.toml").read_text()
+    )
+    missing = ["torch", "safetensors", "sklearn", "scipy", "flwr", "cryptography", "plotly"]
+    commands = [words for words, _ in NEED_PYTORCH]
+    script = PLANNING_ALONE.format(missing=missing, commands=commands)
+    done = run_python(script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names, results = json.loads(done.stdout)
+    for name in ("train", "resume", "Task", "Result", "make_task", "metrics"):
+        assert names[name] == (
+            f"dynamite_fl.{name} needs an optional dependency: pip install 'dynamite-fl[train]'"
+        )
+    for name in ("Fleet", "Limits", "cooptimize", "tradeoff", "Infeasible", "read_history"):
+        assert name not in names
+    for (words, extra), (code, said) in zip(NEED_PYTORCH, results, strict=True):
+        assert code == 2, (words, said)
+        assert f"pip install 'dynamite-fl[{extra}]'" in said, words
+    assert [path.name for path in tmp_path.iterdir()] == ["job.toml"]
 
 
 def test_without_ray_a_run_on_ray_says_what_to_install(

@@ -162,11 +162,14 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version("dynamite-fl")
-    if name in _PUBLIC_MODULES:
-        return import_module(f"{__name__}.{name}")
-    if name not in _MODULE_OF:
+    if name not in _MODULE_OF and name not in _PUBLIC_MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    from dynamite_fl._extras import naming_extras
+
+    with naming_extras(f"{__name__}.{name}"):
+        if name in _PUBLIC_MODULES:
+            return import_module(f"{__name__}.{name}")
+        return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

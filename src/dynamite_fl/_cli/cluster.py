@@ -54,7 +54,7 @@ def cluster(
     as_json: LastLine = False,
 ) -> None:
     """Try out a training on real machines: run a server and unequal nodes on this machine."""
-    with errors(as_json):
+    with errors(as_json, extra="flower"):
         shares = _shares(cpu_shares)
 
         changes = [*(overrides or []), *_with_devices(nodes)]

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import typer
 
+from dynamite_fl._extras import extra_of
 from dynamite_fl._traceback import user_traceback, with_bug_note
 from dynamite_fl.errors import DynamiteError, MissingExtra, UserCodeError, WorkerError
 
@@ -18,17 +19,19 @@ INFEASIBLE = 3
 INTERRUPTED = 130
 
 _NO_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EIO)
-_FLOWER = ("cryptography", "fastapi", "flwr", "httpx", "starlette", "uvicorn")
-# Modules that may be missing, and the extra that installs them.
-_EXTRAS = {**dict.fromkeys(_FLOWER, "flower"), "ray": "ray", "plotly": "report"}
 
 
 @contextmanager
-def errors(as_json: bool = False) -> Iterator[None]:
+def errors(as_json: bool = False, extra: str | None = None) -> Iterator[None]:
     """Turn expected errors into one line and an exit code.
 
     What is not a ``DynamiteError`` is either the user's own code, whose frames are shown, or a bug
     of ours, which keeps its traceback.
+
+    Args:
+        as_json: Whether to print the error as JSON too.
+        extra: The extra that installs everything that the command needs. Default: the one that
+            installs the first module that is missing.
     """
     try:
         yield
@@ -40,11 +43,11 @@ def errors(as_json: bool = False) -> Iterator[None]:
 
         fail(in_job_words(str(error)), _exit_code(error), as_json)
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        first = extra_of(error)
+        if first is None:
             _unexpected(error, as_json)
             raise
-        fail(str(MissingExtra("this command", extra)), CANNOT_USE, as_json)
+        fail(str(MissingExtra("this command", extra or first)), CANNOT_USE, as_json)
     except Exception as error:
         if not is_output_error(error):
             _unexpected(error, as_json)

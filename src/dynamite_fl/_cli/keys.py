@@ -31,7 +31,7 @@ def keys(
 
     Copy each folder to its machine, and to no other. Repeat the command to add nodes.
     """
-    with errors(as_json=False):
+    with errors(as_json=False, extra="flower"):
         from dynamite_fl.flower.keys import SERVER, make_keys
 
         new = make_keys(folder, host or [], nodes)

@@ -62,7 +62,7 @@ def node(
     data_dir: DataDir = None,
 ) -> None:
     """Take part in a training, with this device's own data."""
-    with errors(as_json=False):
+    with errors(as_json=False, extra="flower"):
         import threading
 
         from dynamite_fl.flower.join import NodeOptions, join, leave_at_end_of_input

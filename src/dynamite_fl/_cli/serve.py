@@ -63,7 +63,7 @@ def serve(
 
     The job's devices determine only the number of nodes. The speed of each node is measured.
     """
-    with errors(as_json):
+    with errors(as_json, extra="flower"):
         from dynamite_fl._cli.show import show_run
         from dynamite_fl._cli.train import open_view
         from dynamite_fl.training.run_folder import RunFolder

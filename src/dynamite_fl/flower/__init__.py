@@ -7,6 +7,8 @@ folder ``examples/flower`` has such an app. Names are imported when they are fir
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from dynamite_fl._extras import naming_extras
+
 if TYPE_CHECKING:
     from dynamite_fl.flower.api import Result, local_client, train
     from dynamite_fl.flower.clientapp import client_app
@@ -26,7 +28,8 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    with naming_extras(f"{__name__}.{name}"):
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
