@@ -36,7 +36,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_random": {"errors", "records"},
     "records": {"errors", "_validate"},
     "reports": {"records"},
-    VIEW: {"training.history", "training.round_record"},
+    "_notebook": set(),
+    VIEW: {"_notebook", "training.history", "training.round_record"},
     "plan": set(),
     "control": {"plan", "_load"},
     "stream": set(),
@@ -58,6 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "controllers": {"control"},
     "server": {"training"},
     "api": {
+        VIEW,
         "client",
         "job",
         "training",
@@ -139,7 +141,9 @@ def test_packages_without_pytorch(package: str) -> None:
         for module in imports(file):
             top = module.partition(".")[0]
             known = {"numpy", "dynamite_fl", *sys.stdlib_module_names}
-            known |= {"report": {"plotly"}, VIEW: {"rich"}}.get(package, set())
+            known |= {"report": {"plotly"}, VIEW: {"rich"}, "_notebook": {"rich"}}.get(
+                package, set()
+            )
             assert top in known, f"{file} imports {module}"
 
 

@@ -2,10 +2,12 @@
 
 import io
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from dynamite_fl import make_task, train
 from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl._progress import RunView, limit_used
 from dynamite_fl.records import Limits
@@ -142,3 +144,16 @@ def test_a_narrow_terminal_cuts_no_label() -> None:
     for label in ("round", "accuracy", "local steps", "mean batch", "learning rate", "seconds"):
         assert label in text
     assert "…" not in text
+
+
+@pytest.mark.parametrize("wanted", [None, False, True])
+def test_python_outside_a_notebook_is_silent_unless_told(
+    wanted: bool | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = make_task("softmax", "synthetic")
+    limits = replace(LIMITS, rounds=2)
+    train(task, devices="testbed5", limits=limits, learning_rate=0.1, progress=wanted)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert ("dynamite-feedback on 5 devices" in shown.err) == (wanted is True)
+    assert (shown.err == "") == (wanted is not True)

@@ -1,4 +1,4 @@
-"""What a person sees of a training while it runs, on a terminal or without one.
+"""What a person sees of a training while it runs: on a terminal, in a notebook or in a log.
 
 Commands and ``train()`` use the same view. It is shown before PyTorch is loaded, so this module
 must not import it.
@@ -6,6 +6,8 @@ must not import it.
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
@@ -18,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dynamite_fl._format import count, metric_label, metric_value, number, percent
+from dynamite_fl._notebook import NotebookDisplay
 from dynamite_fl.records import Limits
 from dynamite_fl.training.history import History
 from dynamite_fl.training.round_record import RoundRecord
@@ -27,12 +30,12 @@ _no_limits = partial(
 )
 NARROW = 78  # columns of a terminal below which views show less
 _BAR = 20  # characters
-_SECONDS_BETWEEN_LINES = 10.0  # where there is no terminal
+_SECONDS_BETWEEN_LINES = 10.0  # where nothing can be redrawn
 
 
 @dataclass
 class RunView:
-    """The progress of a training: redrawn on a terminal, else a line every few seconds.
+    """The progress of a training: redrawn on a terminal or in a notebook, else a line at times.
 
     Use it as a context manager. Before the first round, ``say`` shows what is being done. From
     ``begin`` on, ``show`` every round.
@@ -48,7 +51,7 @@ class RunView:
     _history: History = field(default_factory=History)  # the latest round, and those before begin
     _reached: str | None = None  # the latest value of the leading metric
     _activity: str = ""
-    _live: Live | None = None
+    _live: Live | NotebookDisplay | None = None
     _last_line: float = -math.inf
     _start: float = field(default_factory=time.monotonic)
     _share_at_start: float = 0.0
@@ -58,7 +61,10 @@ class RunView:
         self._spinner = Spinner(name, Text(self.title, style="bold"))
 
     def __enter__(self) -> "RunView":
-        if self.console.is_terminal:
+        if self.console.is_jupyter:
+            self._live = NotebookDisplay(self._picture)
+            self._live.start()
+        elif self.console.is_terminal:
             self._live = Live(
                 console=self.console,
                 refresh_per_second=8,
@@ -78,8 +84,9 @@ class RunView:
             self._live.stop()
 
     def say(self, activity: str) -> None:
-        """Show on a terminal what is being done at present, such as loading data."""
+        """Show what is being done at present, such as loading data, where it can be redrawn."""
         self._activity = activity
+        self._redraw()
 
     def wait(self, status: str, *, urgent: bool) -> None:
         """Show what the training waits for.
@@ -90,6 +97,7 @@ class RunView:
                 line every few seconds.
         """
         self._activity = status
+        self._redraw()
         if self._live is None and (urgent or self._is_line_due()):
             self.console.print(status, markup=False, soft_wrap=True)
 
@@ -108,6 +116,7 @@ class RunView:
         if history:
             self._share_at_start = self._share_used(history[-1])
             self._note_metric(history)
+        self._redraw()
         if self._live is None:
             self.console.print(title, markup=False, soft_wrap=True)
 
@@ -116,6 +125,7 @@ class RunView:
         self._activity = ""
         self._history = History((record,), self._history.leading_metric)
         self._note_metric(self._history)
+        self._redraw()
         if self._live is None and self._is_line_due():
             self.console.print(self._line(record), markup=False, soft_wrap=True)
 
@@ -123,6 +133,11 @@ class RunView:
         """Remember the latest value of the leading metric, if one of the rounds was evaluated."""
         if history.final_metrics:
             self._reached = metric_value(history.leading_metric.name, history.final)
+
+    def _redraw(self) -> None:
+        """Redraw a notebook; a terminal redraws itself."""
+        if isinstance(self._live, NotebookDisplay):
+            self._live.refresh()
 
     def _is_line_due(self) -> bool:
         is_due = time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES
@@ -133,6 +148,8 @@ class RunView:
     def _picture(self) -> RenderableType:
         """Return what a terminal shows at present."""
         parts: list[RenderableType] = [self._spinner]
+        if self.console.is_jupyter:
+            parts = [Text(self.title, style="bold")]  # a notebook does not redraw by itself
         if self._history:
             parts.append(self._rows(self._history[-1]))
         if self._activity:
@@ -189,6 +206,23 @@ class RunView:
             return None
         pace = (time.monotonic() - self._start) / (used - self._share_at_start)
         return pace * max(1 - used, 0.0)
+
+
+@contextmanager
+def open_progress(wanted: bool | None, title: str) -> Iterator[RunView | None]:
+    """Yield the view of a training that was begun in Python; None to show nothing.
+
+    Args:
+        wanted: Whether to show progress; None for only in a notebook.
+        title: The first line.
+    """
+    console = Console(stderr=True, highlight=False)
+    if wanted is False or (wanted is None and not console.is_jupyter):
+        yield None
+        return
+    with RunView(console, title) as view:
+        view.say("Loading the model and the data")
+        yield view
 
 
 def labelled_rows() -> Table:

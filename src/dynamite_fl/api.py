@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from dynamite_fl._progress import open_progress
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.control.controller import Controller
@@ -37,6 +38,7 @@ from dynamite_fl.task.task import Task
 from dynamite_fl.tracking.track import check_installed
 from dynamite_fl.training.averaging import Averaging
 from dynamite_fl.training.evaluate import evaluate as measure
+from dynamite_fl.training.history import History, rounds_so_far
 from dynamite_fl.training.result import Result, result_of
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
@@ -73,6 +75,7 @@ def train(
     track: Sequence[str] = (),
     folder: Path | str | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
+    progress: bool | None = None,
 ) -> Result:
     """Train a model on simulated devices until the rounds, the deadline or the budget are used up.
 
@@ -125,6 +128,8 @@ def train(
         folder: The folder for the job, the history, the model and the checkpoint. If it holds a
             run of the same job, the training continues from there.
         on_round: A function that is called with the record of each round.
+        progress: Whether to show the progress: below the cell in a notebook, else on standard
+            error. Default: only in a notebook.
 
     Raises:
         Infeasible: The limits do not allow a single round.
@@ -192,7 +197,7 @@ def train(
         None if isinstance(controller, str) else controller,
         None if isinstance(optimizer, str) else optimizer,
     )
-    return _run(job, given, folder, on_round)
+    return _run(job, given, folder, on_round, progress)
 
 
 def resume(
@@ -203,6 +208,7 @@ def resume(
     optimizer: Optimizer | None = None,
     data_dir: Path | str | None = None,
     on_round: Callable[[RoundRecord], None] | None = None,
+    progress: bool | None = None,
 ) -> Result:
     """Continue the training in a run folder. The result is the same as without an interruption.
 
@@ -216,6 +222,8 @@ def resume(
             own.
         data_dir: The folder that holds datasets. Default: ``$DYNAMITE_DATA``.
         on_round: A function that is called with the record of each further round.
+        progress: Whether to show the progress: below the cell in a notebook, else on standard
+            error. Default: only in a notebook.
 
     Raises:
         RunFolderError: The folder holds no run, or its run was begun with another task or
@@ -231,7 +239,8 @@ def resume(
     given = Given(
         task=None if task is None else as_task(task), controller=controller, optimizer=optimizer
     )
-    return _run(job, given, folder, on_round, None if data_dir is None else Path(data_dir))
+    where = None if data_dir is None else Path(data_dir)
+    return _run(job, given, folder, on_round, progress, where)
 
 
 def evaluate(task: Task, model: nn.Module) -> dict[str, float]:
@@ -259,25 +268,33 @@ def _run(
     given: Given,
     folder: Path | str | None,
     on_round: Callable[[RoundRecord], None] | None,
+    progress: bool | None,
     data_dir: Path | None = None,
 ) -> Result:
     """Build the training that a job describes, and run it to its end."""
     check_installed(job.trackers)
-    training = build_training(job, data_dir, given)
-    task = training.engine.task
     run_folder = None if folder is None else RunFolder(Path(folder))
+    on_rounds = [] if on_round is None else [on_round]
+    with open_progress(progress, "Training" if folder is None else str(folder)) as view:
+        training = build_training(job, data_dir, given)
+        task = training.engine.task
 
-    def open_folder() -> None:
-        if run_folder is not None:
-            open_run(run_folder, job, fingerprint(task), task.leading_metric)
+        def open_folder() -> None:
+            if run_folder is not None:
+                open_run(run_folder, job, fingerprint(task), task.leading_metric)
 
-    outcome = Session(
-        training,
-        run_folder,
-        on_round=[] if on_round is None else [on_round],
-        tracking=Tracking(job.trackers, job.tables, _warn),
-        open_folder=open_folder,
-    ).run()
+        if view is not None:
+            title = f"{job.controller_name} on {len(training.fleet)} devices"
+            before = () if run_folder is None else rounds_so_far(run_folder)
+            view.begin(title, training.limits, History(before, task.leading_metric))
+            on_rounds.append(view.show)
+        outcome = Session(
+            training,
+            run_folder,
+            on_round=on_rounds,
+            tracking=Tracking(job.trackers, job.tables, _warn),
+            open_folder=open_folder,
+        ).run()
     return result_of(training, task, job.settings.seed, outcome, run_folder)
 
 

@@ -18,6 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 IN_THE_WHEEL = ["py.typed", "job/planning.toml", "job/training.toml", "report/style.css"]
+IN_THE_WHEEL += ["report/live.html", "templates/simulation/task.py.template"]
+IN_THE_WHEEL += ["templates/machines/.gitignore.template"]
 IN_THE_ARCHIVE = ["README.md", "LICENSE", "CHANGELOG.md", "Makefile", "constraints.txt"]
 IN_THE_ARCHIVE += ["tests/conftest.py", "docs/paper.md", "examples/README.md"]
 SHORT = ["--set", "limits.rounds=3", "--set", "task.model=softmax", "--json"]
@@ -40,8 +42,8 @@ class Environment:
     def __init__(self, folder: Path, requirement: str) -> None:
         venv.create(folder, with_pip=True)
         self.bin, self.folder = folder / "bin", folder
-        pip = [self.bin / "python", "-m", "pip", "install", "--quiet", "--constraint"]
-        subprocess.run([*pip, ROOT / "constraints.txt", requirement], check=True)
+        pip = [str(self.bin / "python"), "-m", "pip", "install", "--quiet", "--constraint"]
+        subprocess.run([*pip, str(ROOT / "constraints.txt"), requirement], check=True)
 
     def run(self, *words: str, code: int = 0) -> str:
         """Run a program of the environment, check its exit code, and return its output."""
@@ -80,9 +82,12 @@ def check_planning(environment: Environment) -> None:
 
 
 def check_training(environment: Environment) -> None:
-    """Run a short training, and look at its result."""
+    """Run a short training and a new project, and look at what they leave."""
     assert json.loads(environment.run("dynamite", "run", "--name", "a", *SHORT))["round"] == 3
     assert "3, ended by the rounds" in environment.run("dynamite", "show", "runs/a")
+    environment.run("dynamite", "new", "leaves")
+    environment.run("dynamite", "run", "leaves/job.toml", "--name", "b")
+    assert "ended by" in environment.run("dynamite", "show", "runs/b")
     assert "dynamite-fl[report]" in environment.run("dynamite", "report", "runs/a", code=2)
 
 

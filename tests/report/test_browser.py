@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
+from dynamite_fl.report.live_server import LiveServer
 from dynamite_fl.report.write import write_report
 
 FLAGS = (
@@ -60,16 +62,17 @@ def pages(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 
 
 def opened(
-    browser: webdriver.Chrome, page: Path, *, width: int = 1280, dark: bool = False
+    browser: webdriver.Chrome, page: Path | str, *, width: int = 1280, dark: bool = False
 ) -> tuple[list[str], list[str]]:
     """Show a page; what the console says, and what was asked of a network."""
+    address = page if isinstance(page, str) else page.as_uri()
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
     logs(browser, "performance")  # what came before is not of this page
     logs(browser, "browser")
-    browser.get(page.as_uri())
+    browser.get(address)
     console = [entry["message"] for entry in logs(browser, "browser")]
     events = [json.loads(entry["message"])["message"] for entry in logs(browser, "performance")]
     asked = [
@@ -77,7 +80,7 @@ def opened(
         for event in events
         if event["method"] == "Network.requestWillBeSent"
     ]
-    return console, [url for url in asked if not url.startswith(("data:", page.as_uri()))]
+    return console, [url for url in asked if not url.startswith(("data:", address))]
 
 
 def logs(browser: webdriver.Chrome, kind: str) -> list[Any]:
@@ -194,6 +197,49 @@ def test_names_in_a_run_cannot_do_anything(
     assert bad in browser.execute_script("return document.body.innerText")
     assert asked == []
     assert console == []
+
+
+LIVE = """
+const text = (id) => document.getElementById(id).textContent;
+return [text("live"), text("below"), document.querySelectorAll(".plot .main-svg").length];
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_live_page_follows_a_run(
+    browser: webdriver.Chrome, runs: Path, tmp_path: Path, width: int
+) -> None:
+    folder = tmp_path / "tuesday"
+    shutil.copytree(runs / "plain", folder)
+    (folder / "ended.txt").unlink()
+    lines = (folder / "history.jsonl").read_text().splitlines(keepends=True)
+    (folder / "history.jsonl").write_text("".join(lines[:2]))
+    with LiveServer([folder], "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            console, _ = opened(browser, server.url, width=width)
+            assert console == []
+            waits = WebDriverWait(browser, 300)
+            waits.until(lambda _: browser.execute_script(LIVE)[0].startswith("Live"))
+            assert "not ended yet" in browser.execute_script(LIVE)[1]
+            browser.execute_script("document.querySelector('.plot').dataset.mine = 'kept'")
+            (folder / "history.jsonl").write_text("".join(lines))
+            (folder / "ended.txt").write_text("rounds")
+            waits.until(lambda _: "ended by the rounds" in browser.execute_script(LIVE)[1])
+            drawn = browser.execute_script(DRAWN)
+            assert len(drawn) >= 10
+            assert all(drawn), drawn
+            points = "return document.getElementById('chart-5').data[0].x.length"
+            assert browser.execute_script(points) == len(lines)  # local steps, of every round
+            kept = browser.execute_script("return document.querySelector('.plot').dataset.mine")
+            assert kept == "kept"  # charts are not made anew
+            across = browser.execute_script("return document.documentElement.scrollWidth")
+            assert across <= width
+        finally:
+            server.shutdown()
+            thread.join()
+    waits.until(lambda _: browser.execute_script(LIVE)[0].startswith("No connection"))
 
 
 def test_the_job_can_be_copied(browser: webdriver.Chrome, pages: dict[str, Path]) -> None:

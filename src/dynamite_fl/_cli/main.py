@@ -10,7 +10,7 @@ import warnings
 
 # Importing a command's module registers it, so this is the order of the commands in the help text.
 # isort: off
-from dynamite_fl._cli import plan, new, run, resume, show, report, compare  # noqa: F401
+from dynamite_fl._cli import plan, new, run, resume, show, report, watch, compare  # noqa: F401
 from dynamite_fl._cli import serve, node, cluster, keys, experiment  # noqa: F401
 
 # isort: on

@@ -16,7 +16,7 @@ from dynamite_fl.errors import MissingExtra
 from dynamite_fl.job.runs import open_run
 from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.tracking.track import check_installed
-from dynamite_fl.training.history import History, read_history
+from dynamite_fl.training.history import History, rounds_so_far
 from dynamite_fl.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ def run_session(
     tell = partial(view.console.print, markup=False, soft_wrap=True)
     title = f"{job.controller_name} on {len(training.fleet)} devices, {folder.path}"
     task = training.engine.task
-    before = read_history(folder.history).records if folder.has_rounds else ()
-    view.begin(title, training.limits, History(before, task.leading_metric))
+    view.begin(title, training.limits, History(rounds_so_far(folder), task.leading_metric))
     outcome = Session(
         training,
         folder,

@@ -2,7 +2,7 @@
 
 A stock SuperNode starts a new process for every message, which imports torch each time. This node
 uses the same protocol with the same SuperLink, but takes only messages from the network, never an
-app. The parts of flwr that it uses are not public, so its version is pinned.
+app. The parts of flwr that it uses are not public, so its versions are limited.
 """
 
 import logging

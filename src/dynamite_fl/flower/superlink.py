@@ -2,7 +2,7 @@
 
 Only the API for nodes is on the network. A stock SuperLink also lets whoever reaches its port start
 apps, read runs and take tasks; here nobody can. The round loop uses the state of the SuperLink
-directly. These parts of flwr are not public, so its version is pinned.
+directly. These parts of flwr are not public, so its versions are limited.
 """
 
 import logging

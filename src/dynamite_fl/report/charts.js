@@ -1,6 +1,6 @@
 "use strict";
 // Draws all charts in the colours of the page, and redraws them when the colours or the size change.
-const charts = JSON.parse(document.getElementById("charts").textContent);
+let charts = JSON.parse(document.getElementById("charts").textContent);
 
 function cssColor(name) {
   const [variable, alpha] = name.split("/");
@@ -88,15 +88,15 @@ addEventListener("afterprint", () => {
   document.documentElement.classList.remove("on-paper");
   draw();
 });
-for (const button of document.querySelectorAll("button[data-copies]")) {
-  button.addEventListener("click", async () => {
-    const source = document.getElementById(button.dataset.copies);
-    try {
-      await navigator.clipboard.writeText(source.textContent);
-      button.textContent = "Copied";
-    } catch {
-      getSelection().selectAllChildren(source); // a browser may forbid pages from files to copy
-      button.textContent = "Selected";
-    }
-  });
-}
+addEventListener("click", async (event) => {
+  const button = event.target.closest("button[data-copies]");
+  if (button === null) return;
+  const source = document.getElementById(button.dataset.copies);
+  try {
+    await navigator.clipboard.writeText(source.textContent);
+    button.textContent = "Copied";
+  } catch {
+    getSelection().selectAllChildren(source); // a browser may forbid pages from files to copy
+    button.textContent = "Selected";
+  }
+});

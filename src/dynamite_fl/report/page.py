@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from html import escape
 from importlib import resources
 from string import Template
+from typing import Any
 
 from dynamite_fl.errors import MissingExtra
 from dynamite_fl.report.chart import Chart
@@ -109,18 +110,27 @@ class Page:
         Raises:
             MissingExtra: plotly is not installed.
         """
-        charts = {key: chart.to_json() for key, chart in self._charts.items()}
-        return Template(_text("template.html")).substitute(
+        return Template(text_file("template.html")).substitute(
             title=escape(self.title),
             above=escape(self.above),
             below=self.below,
-            style=_text("style.css"),
-            body="\n".join(part for part in self._parts if part),
+            style=text_file("style.css"),
+            body=self.body,
             version=escape(version),
-            charts=for_script(charts),
-            plotly=_plotly(),
-            script=_text("charts.js"),
+            charts=for_script(self.chart_data),
+            plotly=plotly_script(),
+            script=text_file("charts.js"),
         )
+
+    @property
+    def body(self) -> str:
+        """The markup below the header."""
+        return "\n".join(part for part in self._parts if part)
+
+    @property
+    def chart_data(self) -> dict[str, Any]:
+        """The charts by the ids of their places in the body, as the page's script expects them."""
+        return {key: chart.to_json() for key, chart in self._charts.items()}
 
 
 def for_script(value: object) -> str:
@@ -136,7 +146,12 @@ def for_script(value: object) -> str:
     return text
 
 
-def _plotly() -> str:
+def plotly_script() -> str:
+    """Return plotly.js.
+
+    Raises:
+        MissingExtra: plotly is not installed.
+    """
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
@@ -144,7 +159,8 @@ def _plotly() -> str:
     return str(get_plotlyjs())
 
 
-def _text(name: str) -> str:
+def text_file(name: str) -> str:
+    """Return the text of a file beside this module."""
     return (resources.files("dynamite_fl.report") / name).read_text(encoding="utf-8")
 
 

@@ -21,18 +21,20 @@ class FoundRuns:
 
     Attributes:
         runs: The runs.
-        notes: What the reader should know about runs that are missing or incomplete.
+        notes: What the reader should know about runs that are missing or damaged.
+        going: Notes on the runs that have not ended.
     """
 
     runs: list[ReportedRun] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    going: list[str] = field(default_factory=list)
 
 
 def find_runs(paths: Iterable[Path]) -> FoundRuns:
     """Read the runs in some folders, each a run folder or the folder of a comparison."""
     found = FoundRuns()
     for path in {path.resolve(): path for path in paths}.values():
-        folders = _run_folders(path)
+        folders = run_folders(path)
         if not folders:
             found.notes.append(_why_no_run(path))
         for folder in folders:
@@ -64,7 +66,8 @@ def _short_names(paths: Iterable[Path]) -> dict[Path, str]:
     return names
 
 
-def _run_folders(path: Path) -> list[Path]:
+def run_folders(path: Path) -> list[Path]:
+    """Return the run folders at a path: itself, or those in it; none if there are none."""
     if _is_run_folder(path):
         return [path]
     if not path.is_dir():
@@ -96,7 +99,7 @@ def _read_run(path: Path, found: FoundRuns) -> None:
         notes.append(f"{path} diverged: {_text(folder.diverged).strip()}")
     elif ended is None:
         after = f"after round {history[-1].round}" if history else "before its first round"
-        notes.append(f"{path} still runs or was interrupted; it is shown {after}")
+        found.going.append(f"{path} still runs or was interrupted; it is shown {after}")
     tables = {} if job is None else job.tables
     name = path.resolve().name
     seed = _seed_in(name) if job is None else setting(tables, "training", "seed", 0)

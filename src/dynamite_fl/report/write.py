@@ -20,6 +20,7 @@ from dynamite_fl.compare.tuning import Tuned, is_trial, tuned_by, tuned_methods
 from dynamite_fl.errors import JobError
 from dynamite_fl.report.comparison_page import comparison_page
 from dynamite_fl.report.contents import DIVERGED, ReportedComparison, ReportedRun
+from dynamite_fl.report.page import Page
 from dynamite_fl.report.read_runs import find_runs
 from dynamite_fl.report.repeat_command import how_to_repeat, job_differences
 from dynamite_fl.report.run_page import run_page
@@ -60,14 +61,32 @@ def write_report(
         raise JobError("there is no run to show: " + "; ".join(found.notes))
     if out is None:
         out = paths[0] / "report.html" if len(paths) == 1 else Path("report.html")
-    if len(found.runs) == 1:
-        page = run_page(found.runs[0], found.notes)
-    else:
-        title = paths[0].resolve().name if len(paths) == 1 else "Comparison"
-        found.notes += [*job_differences(found.runs), *_metric_differences(found.runs)]
-        page = comparison_page(title, compare_runs(found.runs, target), found.notes)
+    notes = [*found.notes, *found.going, *differences(found.runs)]
+    title = paths[0].resolve().name if len(paths) == 1 else "Comparison"
+    page = page_of(found.runs, notes, title, target)
     write_atomically(out, page.html(version("dynamite-fl")))
-    return WrittenReport(out, len(found.runs), tuple(found.notes))
+    return WrittenReport(out, len(found.runs), tuple(notes))
+
+
+def page_of(
+    runs: Sequence[ReportedRun], notes: Sequence[str], title: str, target: float | None = None
+) -> Page:
+    """Return the page about one run, or about several side by side.
+
+    Args:
+        runs: The runs, at least one.
+        notes: What the reader should see first.
+        title: The title of a page about several runs.
+        target: The value of the leading metric to reach. Default: FedAvg's mean.
+    """
+    if len(runs) == 1:
+        return run_page(runs[0], notes)
+    return comparison_page(title, compare_runs(runs, target), notes)
+
+
+def differences(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return notes on what makes runs hard to compare; none for a single run."""
+    return [] if len(runs) < 2 else [*job_differences(runs), *_metric_differences(runs)]
 
 
 def compare_runs(runs: Sequence[ReportedRun], target: float | None = None) -> ReportedComparison:

@@ -202,6 +202,11 @@ def recover_history(path: Path) -> RecoveredHistory:
     return RecoveredHistory(History(records, leading_metric), tuple(problems))
 
 
+def rounds_so_far(folder: RunFolder) -> tuple[RoundRecord, ...]:
+    """Return the rounds of the run in a folder; none if it has not begun."""
+    return read_history(folder.history).records if folder.has_rounds else ()
+
+
 def keep_first_rounds(path: Path, rounds: int) -> None:
     """Cut a history file back to its first rounds, which stay as they are to the byte.
 
