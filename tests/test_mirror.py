@@ -31,6 +31,7 @@ _RECORDS = "records without behaviour"
 _COMMANDS = "every test of a command"
 _REPORTS = "tests/report/test_write.py, on whole pages"
 TESTED_ELSEWHERE = {
+    "_extras.py": "tests/test_imports.py, without what extras install",
     "_cli/app.py": _COMMANDS,
     "_cli/main.py": _COMMANDS,
     "_cli/options.py": _COMMANDS,
