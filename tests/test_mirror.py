@@ -9,6 +9,7 @@ TESTS = Path(__file__).parent
 
 # Test files that belong to no source file, and what they test instead.
 OTHER_TESTS = {
+    "findings/test_algorithms.py": "whole trainings: Algorithms 1 to 3, line by line",
     "findings/test_estimates.py": "whole trainings: estimates and bounds on a known loss",
     "findings/test_streams.py": "whole trainings: what the paper finds about streams",
     "flower/test_example.py": "examples/flower",

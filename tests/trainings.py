@@ -85,16 +85,20 @@ def training(
     workers: int = 1,
     rate: RateSchedule | None = None,
     server: str = "average",
+    local_steps: int | None = None,
     **schedule: Any,
 ) -> Training:
     task = task or digits(model)
     fleet = Devices(**{**DEVICES, **(devices or {})})
     split = dirichlet(alpha=0.5).split(task.train_labels(), len(fleet), seed)
     streams = None if stream is None else streams_of(stream, task, split, seed)
+    settings = dict(SETTINGS.get(controller, {}))
+    if local_steps is not None:
+        settings["local_steps"] = local_steps
     engine = SimulatedEngine(task, split, fleet, seed, streams=streams, workers=workers)
     return Training(
         engine,
-        make_controller(controller, learning_rate=RATE, **SETTINGS.get(controller, {})),
+        make_controller(controller, learning_rate=RATE, **settings),
         Limits(**{**LIMITS, **(limits or {})}),
         Schedule(selection=Selection(cohort), seed=seed, **schedule),
         engine.enroll(),

@@ -67,6 +67,8 @@ def train(
     probe_every: int = 1,
     probe_gradient: str = "whole",
     free_probes: bool = False,
+    variance_samples: int = Settings.variance_samples,
+    loss_rise: float = Settings.loss_rise,
     optimizer: Optimizer | str = DEFAULT_OPTIMIZER,
     device: str = "cpu",
     precision: str = "float32",
@@ -115,7 +117,11 @@ def train(
             the loss. Only some controllers use probes, such as ``dynamite``.
         probe_gradient: What devices send of a probe's gradient: the ``whole`` gradient, or a
             ``sketch`` of it, which is much smaller.
-        free_probes: Whether probes cost nothing, as in the paper's experiments.
+        free_probes: Whether probes cost neither money nor time, as in the paper's experiments.
+        variance_samples: The largest number of samples that a device measures the variance of its
+            gradients on in a probe.
+        loss_rise: A device measures that variance again if the loss of a new batch exceeds that of
+            the last batch by more than this.
         optimizer: The optimiser of local steps: a name of ``torch.optim``, or an ``Optimizer`` with
             options, clipping and FedProx's term.
         device: Where models are computed: ``cpu``, ``cuda``, ``mps``, or ``auto`` for the best
@@ -172,6 +178,8 @@ def train(
         probe_every=probe_every,
         probe_gradient=probe_gradient,
         free_probes=free_probes,
+        variance_samples=variance_samples,
+        loss_rise=loss_rise,
         workers=workers,
         track=track,
         device=device,

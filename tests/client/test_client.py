@@ -93,27 +93,76 @@ def test_gradient_variance_by_hand() -> None:
     assert client_of([0]).run_round(ORDER, ClientState()).gradient_variance == 0.0
 
 
-def test_gradient_variance_is_measured_anew_when_the_loss_rises() -> None:
-    client = client_of([0, 1], loss_rise=0.5)
-    state = client.run_round(ORDER, ClientState()).state
-    calm = client.run_round(replace(ORDER, round_index=2, weights=torch.tensor([1.0, 1.0])), state)
-    assert calm.gradient_variance == pytest.approx(10.0)
-    assert calm.measured_samples == 0
-    # At (-2, 0): F = (16/2 + 4/2)/2 = 5, more than 2 + 0.5. Gradients (-4, 0) and (0, -4).
-    risen = client.run_round(
-        replace(ORDER, round_index=2, weights=torch.tensor([-2.0, 0.0])), state
+def test_the_paper_compares_two_batches_at_the_same_model_by_hand() -> None:
+    """Algorithm 3, line 17. At (1, 1) the loss of the first sample is 1/2, of the second 0.
+
+    So M_i is due in a round with the first sample after one with the second, and in no other. The
+    global model stays where it is: a loss that falls in training hides no difference of batches.
+    Gradients there are (-1, 0) and (0, 0), at a distance of 1/2 from their mean: M = 2 (1/4).
+    """
+    client = client_of([0, 1], loss_rise=0.4)
+    order = replace(
+        ORDER, free_probes=True, weights=torch.tensor([1.0, 1.0]), batch_size=1, local_steps=1
     )
-    assert risen.gradient_variance == pytest.approx(16.0)
-    assert risen.measured_samples == 2
+    state, old, is_due, is_measured = ClientState(), -1, [], []
+    for k in range(1, 41):
+        reply = client.run_round(replace(order, round_index=k), state)
+        assert reply.state.memory is not None
+        new = int(reply.state.memory.batch[0])
+        is_due.append(k == 1 or (new, old) == (0, 1))
+        is_measured.append(reply.measured_samples == 2)
+        assert reply.gradient_variance == pytest.approx(0.5)
+        state, old = reply.state, new
+    assert is_measured == is_due
+    assert 5 < sum(is_due) < 20
 
 
-def test_a_rise_on_few_samples_counts_less() -> None:
-    """On the two samples the loss rises by 3: of 64 that is sqrt(2/64) * 3 = 0.53."""
-    for rise_samples, loss_rise, measured in ((2, 2.9, 2), (64, 0.5, 2), (64, 0.6, 0)):
-        client = client_of([0, 1], loss_rise=loss_rise, rise_samples=rise_samples)
-        state = client.run_round(ORDER, ClientState()).state
-        order = replace(ORDER, round_index=2, weights=torch.tensor([-2.0, 0.0]))
-        assert client.run_round(order, state).measured_samples == measured
+def test_the_probe_of_the_paper_by_hand() -> None:
+    """Both samples in every batch, as in ``test_one_round_by_hand``: round 1 ends at (0.875, 1).
+
+    There F = (1.125^2/2 + 0)/2 and g = (-0.5625, 0). At the new global model (1, 1), F = 0.25 and
+    g = (-0.5, 0), so that the distance is 0.125 and the change of the gradient 0.0625.
+    """
+    client, order = client_of([0, 1]), replace(ORDER, free_probes=True)
+    state = client.run_round(order, ClientState()).state
+    order = replace(order, round_index=2, weights=torch.tensor([1.0, 1.0]))
+    reply = client.run_round(order, state)
+    figures, change = reply.figures, 1.125**2 / 4 - 0.25
+    assert figures is not None
+    assert figures.loss == 0.25
+    assert figures.quadratic_bound == pytest.approx(change / 0.125**2)
+    assert figures.lipschitz == pytest.approx(change / 0.125)
+    assert figures.smoothness == pytest.approx(0.0625 / 0.125)
+    assert figures.pl_constant == pytest.approx(0.25 / 0.5)
+    assert math.isnan(figures.drift)
+    assert reply.gradient is not None
+    assert reply.gradient.tolist() == [-0.5, 0.0]
+
+
+def test_the_paper_draws_every_batch_anew() -> None:
+    """At one local step, too; a charged probe begins with the last batch again."""
+    order = replace(ORDER, batch_size=1, local_steps=1)
+    changes = {}
+    for free in (True, False):
+        client, state, used = client_of([0, 1]), ClientState(), []
+        for k in range(1, 41):
+            reply = client.run_round(replace(order, round_index=k, free_probes=free), state)
+            state = reply.state
+            assert state.memory is not None
+            used.append(int(state.memory.batch[0]))
+            assert (reply.figures is not None) == (k > 1 if free else k % 2 == 0)
+        changes[free] = sum(a != b for a, b in zip(used[::2], used[1::2], strict=True))
+    assert changes[False] == 0
+    assert changes[True] > 5  # of 20 pairs
+
+
+def test_a_charged_probe_pays_for_the_loss_of_a_new_batch() -> None:
+    """It measures M_i in the first round, and compares with a new batch in the next ones."""
+    client = client_of([0, 1])
+    first = client.run_round(ORDER, ClientState())
+    assert first.measured_samples == 2
+    order = replace(ORDER, round_index=2, weights=torch.tensor([1.0, 1.0]), batch_size=1)
+    assert client.run_round(order, first.state).measured_samples == 1
 
 
 def test_without_a_probe_nothing_is_kept_or_measured() -> None:
@@ -193,17 +242,6 @@ def test_a_probe_now_and_then_compares_with_the_round_before_it() -> None:
     assert reply.gradient_variance == pytest.approx(10.0)
 
 
-def test_a_rise_between_two_probes_is_seen_at_the_next() -> None:
-    """F is 2 at the probe of round 1, 5 in round 2 and 5 at the probe of round 3."""
-    client = client_of([0, 1], loss_rise=0.5)
-    state = client.run_round(ORDER, ClientState()).state
-    high = replace(ORDER, round_index=2, weights=torch.tensor([-2.0, 0.0]), probe=False)
-    state = client.run_round(high, state).state
-    reply = client.run_round(replace(high, round_index=3, probe=True), state)
-    assert reply.gradient_variance == pytest.approx(16.0)
-    assert reply.measured_samples == 2
-
-
 # Streams: the samples x = (1, 0), y = 2 and x = (0, 2), y = 2, and when they come.
 
 
@@ -241,40 +279,57 @@ def test_drift_by_hand() -> None:
     assert reply.figures is not None
     assert reply.figures.loss == 0.5
     assert reply.figures.drift == pytest.approx(0.75)
-    assert reply.measured_samples == 1  # the new one
+    assert reply.measured_samples == 1 + 2  # the new one, and a new batch
 
 
 def test_gradient_variance_is_measured_anew_when_arrivals_raise_the_loss() -> None:
-    """The loss of the old batch stays at 1/2; with what has arrived it is 5/4, more by 3/4.
+    """The loss of the old batch is 1/2; that of a batch with the new sample 5/4, more by 3/4.
 
-    Gradients at (1, 0) are (-1, 0) and (0, -4): their mean is (-1/2, -2), M = 2 (1/4 + 4).
+    A charged probe counts it less, as the old batch has one sample of the two that M_i is measured
+    on: 3/4 sqrt(1/2) = 0.53. Gradients at (1, 0) are (-1, 0) and (0, -4): their mean is
+    (-1/2, -2), M = 2 (1/4 + 4).
     """
-    there = torch.tensor([1.0, 0.0])
-    start = replace(ORDER, weights=there, local_steps=1, learning_rate=1e-6)
-    for rise, measured in ((0.7, 2), (0.8, 0)):
-        client = receiving([0], [1], loss_rise=rise)
-        state = client.run_round(start, ClientState()).state
+    start = replace(ORDER, weights=torch.tensor([1.0, 0.0]), local_steps=1, learning_rate=1e-6)
+    for free, rise, is_due in (
+        (True, 0.7, True),
+        (True, 0.8, False),
+        (False, 0.5, True),
+        (False, 0.6, False),
+    ):
+        client = receiving([0], [1], loss_rise=rise, variance_samples=2)
+        order = replace(start, free_probes=free)
+        state = client.run_round(order, ClientState()).state
         assert state.gradient_variance == 0.0  # of a single sample
-        reply = client.run_round(replace(start, round_index=2), state)
-        assert reply.measured_samples == 1 + measured
-        expected = 8.5 if measured else 0.0
-        assert reply.gradient_variance == pytest.approx(expected)
+        reply = client.run_round(replace(order, round_index=2), state)
+        assert reply.gradient_variance == pytest.approx(8.5 if is_due else 0.0)
+        compared = 0 if free else 1 + 2  # the new sample, and a new batch
+        assert reply.measured_samples == compared + (2 if is_due else 0)
 
 
-def test_without_arrivals_there_is_no_drift_and_nothing_to_pay() -> None:
+def test_after_arrivals_without_a_probe_gradient_variance_is_due() -> None:
+    """No batch from before the arrivals is left to compare with in the next round."""
+    client = receiving([0], [1], loss_rise=100)
+    state = client.run_round(ORDER, ClientState()).state
+    between = client.run_round(replace(ORDER, round_index=2, probe=False), state)
+    assert between.measured_samples == 0
+    reply = client.run_round(replace(ORDER, round_index=3), between.state)
+    assert reply.gradient_variance == pytest.approx(10.0)
+
+
+def test_without_arrivals_there_is_no_drift() -> None:
     client = receiving([0, 1])
     state = client.run_round(ORDER, ClientState()).state
     reply = client.run_round(replace(ORDER, round_index=2, weights=torch.tensor([1.0, 1.0])), state)
     assert reply.figures is not None
     assert reply.figures.drift == 0.0
-    assert reply.measured_samples == 0
+    assert reply.measured_samples == 2  # a new batch
 
 
 def test_drift_is_measured_on_no_more_samples_than_set() -> None:
     client = receiving([0], [1, 0, 1, 0, 1], drift_samples=3, loss_rise=100)
     state = client.run_round(ORDER, ClientState()).state
     reply = client.run_round(replace(ORDER, round_index=2), state)
-    assert reply.measured_samples == 3
+    assert reply.measured_samples == 3 + 2  # and a new batch
 
 
 def test_batches_come_from_the_buffer_and_are_no_larger() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dynamite_fl import Infeasible
 from dynamite_fl.errors import Diverged
+from dynamite_fl.training.ledger import Ledger
 from dynamite_fl.training.loop import begin, rounds, run_round
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.server_optimizer import FedAvgM
@@ -58,17 +59,38 @@ def test_one_round_is_charged_by_hand() -> None:
     assert progress.ledger.seconds == pytest.approx((steps + comm).max())
 
 
-def test_probes_are_charged_unless_they_are_free() -> None:
-    """The second round sends a gradient beside the model, half as much again."""
+def test_probes_are_charged_for_what_travels_unless_they_are_free() -> None:
+    """A round costs half as much again if gradients are sent beside models, and takes longer.
+
+    Nothing is sent in the first round. At one local step, every other round sends nothing either,
+    because its batch was used twice. By hand: 5200 bytes of models and 2600 of a gradient.
+    """
+    steady = {"jitter": 0.0, "comm_jitter": 0.0, "latency": [0.2] * 5, "bandwidth": 1e4}
+    model, gradient = 8 * 650 / 1e4, 4 * 650 / 1e4
     for free in (False, True):
-        trained = training("dynamite", free_probes=free)
-        progress, _ = run_round(trained, begin(trained))
-        before = progress.ledger
-        progress, played = run_round(trained, progress)
-        assert played is not None
-        assert played.outcome.report.probe is not None
-        paid = progress.ledger.cost - before.cost - 0.002 * played.outcome.samples
-        assert paid == pytest.approx(0.5 * (1 + (0 if free else 0.5)))
+        trained = training(
+            "dynamite-static-tau",
+            local_steps=1,
+            free_probes=free,
+            devices=steady,
+            limits={"deadline": 40.0},
+        )
+        progress, before = begin(trained), Ledger()
+        for k in range(1, 7):
+            progress, played = run_round(trained, progress)
+            sent = 0.0 if free else float(k % 2 == 0)
+            outcome, report = played.outcome, played.outcome.report
+            assert report.probe is not None
+            assert np.isfinite(report.probe.loss).all() == (k > 1 if free else bool(sent))
+            assert played.plan.local_steps == 1
+            paid = progress.ledger.cost - before.cost - 0.002 * outcome.samples
+            assert paid == pytest.approx(0.5 * (1 + 0.5 * sent))
+            assert report.comm_seconds == pytest.approx(0.2 + model + gradient * sent)
+            assert outcome.sent_bytes == pytest.approx(5 * 1e4 * (model + gradient * sent))
+            if free:  # nor does computing for a probe: the round is what the plan says
+                assert outcome.samples == played.plan.batch_sizes.sum()
+                assert outcome.seconds == pytest.approx(played.plan.seconds / played.plan.rounds)
+            before = progress.ledger
 
 
 def test_probing_now_and_then() -> None:

@@ -30,18 +30,21 @@ ORDER = RoundOrder(
 
 def test_traffic_in_units_of_a_model_to_the_client_and_back() -> None:
     size, sketch = ModelSize(NUMBERS, trained=NUMBERS), sketch_size(NUMBERS) / (2 * NUMBERS)
-    assert traffic(ORDER, size) == 1
-    assert traffic(replace(ORDER, probe=True), size) == 1.5
-    assert traffic(replace(ORDER, probe=True, sketch=True), size) == 1 + sketch
-    assert traffic(replace(ORDER, path=True), size) == 1 + sketch
-    assert traffic(replace(ORDER, probe=True, path=True), size) == 1.5 + sketch
+    assert traffic(ORDER, size, 0) == 1
+    assert traffic(replace(ORDER, probe=True), size, 1) == 1.5
+    assert traffic(replace(ORDER, probe=True, sketch=True), size, 1) == 1 + sketch
+    assert traffic(replace(ORDER, path=True), size, 0) == 1 + sketch
+    assert traffic(replace(ORDER, probe=True, path=True), size, 1) == 1.5 + sketch
+    assert traffic(replace(ORDER, probe=True), size, 0) == 1  # it was due, but none was sent
+    assert traffic(replace(ORDER, probe=True), size, [0, 1]).tolist() == [1, 1.5]
+    assert traffic(replace(ORDER, probe=True, path=True, free_probes=True), size, 1) == 1
 
 
 def test_only_trained_weights_have_gradients_and_other_optimisers_send_two_sketches() -> None:
     size = ModelSize(NUMBERS, trained=NUMBERS // 4, path_sketches=2)
     sketch = sketch_size(NUMBERS // 4) / (2 * NUMBERS)
-    assert traffic(replace(ORDER, probe=True), size) == 1.125
-    assert traffic(replace(ORDER, path=True), size) == 1 + 2 * sketch
+    assert traffic(replace(ORDER, probe=True), size, 1) == 1.125
+    assert traffic(replace(ORDER, path=True), size, 0) == 1 + 2 * sketch
 
 
 @pytest.mark.parametrize("model", ["softmax", "perceptron"])

@@ -10,9 +10,8 @@ A round has three parts:
 differ only in how they compute local steps.
 
 A probe is a measurement of the loss (``probe.py``). It compares the loss and the gradient of one
-batch at two models: at the local model before the last step of a round, and at the global model
-when the next round begins. The client keeps the first results in a ``ProbeMemory``, and a round
-with a probe takes its first step on the batch in that memory.
+batch at two models: at the local model of a round, and at the global model when the next round
+begins. The client keeps the first results in a ``ProbeMemory``.
 """
 
 import math
@@ -22,9 +21,10 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from dynamite_fl._random import client_stream
-from dynamite_fl.client.batches import BATCHES, DRIFT, MODEL, VARIANCE, draw_batches
+from dynamite_fl.client.batches import BATCHES, LOSSES, MODEL, VARIANCE, draw_batches
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.local_steps import (
     AutogradSteps,
@@ -176,17 +176,14 @@ class Client:
         return self.indices if state.buffer is None else state.buffer.rows
 
     def batches(self, order: Order, state: ClientState) -> list[IntArray]:
-        """Draw a batch for each local step.
-
-        If the round has a probe, the first batch is the one in the client's memory.
-        """
+        """Draw a batch for each local step. A probe that is charged reuses a batch as the first."""
         rows = self.rows(state)
         sizes = [min(order.batch_size, rows.size)] * order.local_steps
         stream = client_stream(self.seed, order.client, order.round_index, BATCHES)
         batches = [rows[places] for places in draw_batches(stream, rows.size, sizes)]
-        memory = state.memory_for_probe(probe=order.probe, local_steps=order.local_steps)
-        if memory is not None:
-            batches[0] = memory.batch
+        reused = _memory_to_reuse(order, state)
+        if reused is not None:
+            batches[0] = reused.batch
         return batches
 
     def with_arrivals(self, order: Order, state: ClientState) -> tuple[ClientState, NewSamples]:
@@ -226,13 +223,14 @@ class Client:
         )
         if results.memory is None:  # the controller does not use probes
             return reply
-        if not order.probe:
-            memory = _with_loss_of_last_probe(results.memory, state.memory)
-            variance = state.gradient_variance
-            return replace(
-                reply, state=replace(reply.state, memory=memory, gradient_variance=variance)
-            )
-        return self._with_probe(reply, started, results, results.memory, steps)
+        memory = results.memory
+        if order.free_probes:
+            memory = self._after_last_step(memory, results.weights, state)
+        if order.probe:
+            return self._with_probe(reply, started, results, memory, steps)
+        # Nothing compares losses before and after these arrivals: M_i is due at the next probe.
+        variance = None if started.new_samples.rows.size else state.gradient_variance
+        return replace(reply, state=replace(reply.state, memory=memory, gradient_variance=variance))
 
     def _with_probe(
         self,
@@ -242,37 +240,42 @@ class Client:
         memory: ProbeMemory,
         steps: StepComputer,
     ) -> Reply:
-        """Return the reply with the measurements of Algorithm 3, lines 8-10, and with M_i.
+        """Return the reply with the measurements of Algorithm 3, lines 7-9 and 17-20.
 
         Args:
             reply: The reply without measurements.
             started: The round.
             results: The results of the local steps.
-            memory: What the next probe compares with, from the same results.
+            memory: What the next probe compares with.
             steps: Computes M_i.
         """
         order, state = started.order, started.state
-        earlier = state.memory_for_probe(probe=True, local_steps=order.local_steps)
-        figures, gradient, drift, drift_samples = None, None, math.nan, 0
+        earlier = state.memory if order.free_probes else _memory_to_reuse(order, state)
+        figures, gradient, measured_samples = None, None, 0
+        is_variance_due = state.gradient_variance is None or started.new_samples.rows.size > 0
         if earlier is not None and results.gradient is not None:
-            gradient = results.gradient
-            drift, drift_samples = self._drift(started, memory.first_loss)
-            weights = order.weights[: self.model.trained]
-            figures = measure(earlier, weights, memory.first_loss, gradient, drift)
-        # M_i is measured at first, and again when the loss has risen.
-        rise = self._loss_rise(state, memory.first_loss) + (0.0 if math.isnan(drift) else drift)
-        variance, variance_samples = state.gradient_variance, 0
-        if variance is None or rise > self.settings.loss_rise:
+            # The first batch of a round with a charged probe is the old one.
+            loss, gradient = memory.first_loss, results.gradient
+            if order.free_probes:
+                loss, gradient = self._gradient(order.weights, earlier.batch, state)
+            drift, drift_samples = self._drift(started, loss)
+            figures = measure(earlier, order.weights[: self.model.trained], loss, gradient, drift)
+            rise, rise_samples = self._loss_rise(started, earlier, memory.first_loss, loss)
+            is_variance_due = state.gradient_variance is None or rise > self.settings.loss_rise
+            measured_samples = drift_samples + rise_samples
+        variance = state.gradient_variance
+        if variance is None or is_variance_due:
             rows = self._rows_for_variance(order, state)
-            variance, variance_samples = steps.gradient_variance(order.weights, rows), rows.size
+            variance = steps.gradient_variance(order.weights, rows)
+            measured_samples += rows.size
         # With a single step, the new memory holds the same batch as the earlier one.
-        is_used_up = earlier is not None and order.local_steps == 1
+        is_used_up = order.reuses_batch and earlier is not None and order.local_steps == 1
         return replace(
             reply,
             figures=figures,
             gradient=sketch(gradient) if order.sketch and gradient is not None else gradient,
             gradient_variance=variance,
-            measured_samples=drift_samples + variance_samples,
+            measured_samples=measured_samples,
             state=replace(
                 reply.state,
                 memory=memory,
@@ -281,39 +284,79 @@ class Client:
             ),
         )
 
+    def _after_last_step(
+        self, memory: ProbeMemory, weights: Tensor, state: ClientState
+    ) -> ProbeMemory:
+        """Return the memory with the loss and the gradient at the model after the last step."""
+        loss, gradient = self._gradient(weights, memory.batch, state)
+        local_weights = weights[: self.model.trained]
+        return replace(memory, weights=local_weights, loss=loss, gradient=gradient)
+
+    def _gradient(
+        self, weights: Tensor, rows: IntArray, state: ClientState
+    ) -> tuple[float, Tensor]:
+        """Compute the loss and the gradient of a batch at a model."""
+        self.model.load(weights, state.local_buffers)
+        loss = self.model.backward(self.samples.batch(rows))
+        return float(loss), self.model.read_gradient()
+
+    def _loss(self, order: Order, rows: IntArray, state: ClientState) -> float:
+        """Compute the loss of samples at the global model, in training mode as in a local step."""
+        self.model.load(order.weights, state.local_buffers)
+        self.model.train()
+        with torch.no_grad():
+            return float(self.model.loss(self.samples.batch(rows)))
+
     def _drift(self, started: "StartedRound", loss: float) -> tuple[float, int]:
         """Measure the drift psi_i of Lemma 1, and return it with the number of samples used.
 
         The drift is the change of the client's mean loss through new samples: their share of all
-        samples, times the difference between their loss and the loss of the samples before.
+        samples, times the difference between their loss and the loss of the samples before. The
+        paper does not measure it.
 
         Args:
             started: The round, with its new samples.
-            loss: The loss of the samples before, measured on the first batch.
+            loss: The loss of the samples before, measured on the last batch.
         """
-        if self.incoming is None:
-            return math.nan, 0
         new, order = started.new_samples, started.order
+        if self.incoming is None or order.free_probes:
+            return math.nan, 0
         if not new.rows.size:
             return 0.0, 0
-        stream = client_stream(self.seed, order.client, order.round_index, DRIFT)
+        stream = client_stream(self.seed, order.client, order.round_index, LOSSES)
         size = min(self.settings.drift_samples, new.rows.size)
         rows = new.rows[draw_batches(stream, new.rows.size, [size])[0]]
-        self.model.load(order.weights, started.state.local_buffers)
-        self.model.train()  # as the loss of the samples before was computed
-        with torch.no_grad():
-            new_loss = float(self.model.loss(self.samples.batch(rows)))
-        return new.share * (new_loss - loss), size
+        return new.share * (self._loss(order, rows, started.state) - loss), size
 
-    def _loss_rise(self, state: ClientState, loss: float) -> float:
-        """Return by how much the loss has risen since the last probe.
+    def _loss_rise(
+        self, started: "StartedRound", earlier: ProbeMemory, first_loss: float, old_loss: float
+    ) -> tuple[float, int]:
+        """Return by how much the loss of a new batch exceeds that of the old one.
 
-        The loss of a small batch varies by chance, so its rise counts less.
+        Both are losses at the global model (Algorithm 3, line 17). If the round begins with the old
+        batch, the loss of a new one is computed here. The losses of small batches differ by chance,
+        and measuring M_i then costs more than the round: a rise counts less there.
+
+        Args:
+            started: The round.
+            earlier: The memory with the old batch.
+            first_loss: The loss of the round's first batch.
+            old_loss: The loss of the old batch.
+
+        Returns:
+            The rise, and the number of samples that were computed on.
         """
-        if state.memory is None:
-            return 0.0
-        weight = min(1.0, math.sqrt(state.memory.batch.size / self.settings.rise_samples))
-        return weight * (loss - state.memory.first_loss)
+        order, most = started.order, self.settings.variance_samples
+        if order.free_probes:
+            return first_loss - old_loss, 0
+        rows = self.rows(started.state)
+        size = min(order.batch_size, rows.size, most)
+        stream = client_stream(self.seed, order.client, order.round_index, LOSSES)
+        new_loss = self._loss(
+            order, rows[draw_batches(stream, rows.size, [size])[0]], started.state
+        )
+        weight = min(1.0, math.sqrt(min(size, earlier.batch.size) / most))
+        return weight * (new_loss - old_loss), size
 
     def _rows_for_variance(self, order: Order, state: ClientState) -> IntArray:
         """Draw the samples that M_i is measured on."""
@@ -323,14 +366,6 @@ class Client:
         return rows[draw_batches(stream, rows.size, [size])[0]]
 
 
-def _with_loss_of_last_probe(memory: ProbeMemory, before: ProbeMemory | None) -> ProbeMemory:
-    """Return the memory of a round without a probe, with the first loss of the last probe.
-
-    So the next probe measures the rise of the loss since the last probe, and not only since the
-    last round.
-
-    Args:
-        memory: The memory of this round.
-        before: The memory of the round before; None if there is none.
-    """
-    return memory if before is None else replace(memory, first_loss=before.first_loss)
+def _memory_to_reuse(order: Order, state: ClientState) -> ProbeMemory | None:
+    """Return the memory whose batch is the first batch of the round; None if there is none."""
+    return state.memory_to_reuse(reuses_batch=order.reuses_batch, local_steps=order.local_steps)

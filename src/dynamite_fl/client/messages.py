@@ -25,6 +25,8 @@ class Order:
         remember: Whether the client keeps what a later probe compares with.
         path: Whether the client measures the path of its local steps.
         sketch: Whether the client sends a sketch of the probe's gradient instead of the gradient.
+        free_probes: Whether a probe costs nothing. Then it is the one that the paper prints, which
+            computes more gradients (``probe.py``).
     """
 
     client: int
@@ -37,6 +39,12 @@ class Order:
     remember: bool
     path: bool = False
     sketch: bool = False
+    free_probes: bool = False
+
+    @property
+    def reuses_batch(self) -> bool:
+        """Whether the first batch is the one that the probe compares, to save a gradient."""
+        return self.probe and not self.free_probes
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +67,14 @@ class ClientState:
     optimizer: tuple[StateEntry, ...] = ()
     local_buffers: Tensor | None = None
 
-    def memory_for_probe(self, *, probe: bool, local_steps: int) -> ProbeMemory | None:
-        """Return what a probe of this round compares with; its batch is the round's first batch.
+    def memory_to_reuse(self, *, reuses_batch: bool, local_steps: int) -> ProbeMemory | None:
+        """Return the memory whose batch is the first batch of a round; None if there is none.
 
         In a round of one local step, the first batch is also the last one, so that the next round
         would begin with it again: the client would never learn from another sample. Therefore a
         batch serves for two such rounds, and the round after them measures nothing.
         """
-        if not probe or (self.memory_is_used_up and local_steps == 1):
+        if not reuses_batch or (self.memory_is_used_up and local_steps == 1):
             return None
         return self.memory
 

@@ -1,9 +1,13 @@
-"""A probe: a client's measurements of its loss, mostly from gradients that it needs anyway.
+"""A probe: a client's measurements of its loss.
 
-The last gradient of a round, at the local model, and the first gradient of the next round, at the
-new global model, are taken on the same batch. Their differences give rho_i and beta_i of
-Algorithm 3, and the second gradient alone gives c_i, without extra computation. Only the gradient
-variance M_i and the drift need samples of their own.
+A probe compares the loss and the gradient of a round's last batch at two models: at the local model
+of that round, and at the global model when the next round begins. Their differences give rho_i and
+beta_i of Algorithm 3, and the gradient at the global model alone gives c_i.
+
+- The paper's probe, which is used where probes are free, computes both gradients for this purpose.
+  The local model is the one after the last step, and the next round begins with a new batch.
+- A probe that is charged saves both. The local model is the one before the last step, which
+  computed that gradient anyway, and the next round begins with the same batch.
 """
 
 import math
@@ -27,17 +31,14 @@ class ProbeSettings:
     Attributes:
         variance_samples: The largest number of samples that M_i is measured on.
         drift_samples: The largest number of new samples that the drift is measured on.
-        loss_rise: The rise of the loss above which M_i is measured again.
-        rise_samples: The batch size from which a rise counts in full. On smaller batches it counts
-            less, because chance has more influence; otherwise clients with small batches would
-            measure M_i in every round.
+        loss_rise: The threshold epsilon of Algorithm 3: M_i is measured again if the loss of a new
+            batch exceeds that of the old batch by more, both at the same global model.
         only_sketches: Whether a device refuses every order to send a whole gradient.
     """
 
     variance_samples: int = 64
     drift_samples: int = 64
-    loss_rise: float = 0.5
-    rise_samples: int = 64
+    loss_rise: float = 0.2
     only_sketches: bool = False
 
 
@@ -47,11 +48,10 @@ class ProbeMemory:
 
     Attributes:
         batch: The rows of the round's last batch.
-        weights: The trained weights of the local model before the last step, (trained,).
+        weights: The trained weights of the local model, (trained,).
         loss: The loss of the last batch at that local model.
         gradient: The gradient of the last batch at that local model, (trained,).
-        first_loss: The loss of the first batch at the global model, in the last round with a
-            probe or in this one if there was none.
+        first_loss: The loss of the round's first batch at the global model.
     """
 
     batch: IntArray

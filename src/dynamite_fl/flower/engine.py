@@ -157,10 +157,10 @@ class FlowerEngine:
     def most_samples(self, order: RoundOrder) -> int:
         """Return the most samples that a round may compute on, measurements included."""
         samples = order.plan.local_steps * int(order.plan.batch_sizes.sum())
-        if order.probe:
+        if order.reuses_batches:
             for client, size in zip(order.cohort, order.plan.batch_sizes, strict=True):
                 samples += max(self._batch_sizes.get(int(client), 0) - int(size), 0)
-            measured = self.settings.variance_samples + self.settings.drift_samples
+            measured = 2 * self.settings.variance_samples + self.settings.drift_samples
             samples += len(order.cohort) * measured
         return samples
 

@@ -8,7 +8,6 @@ from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.local_data.device_client import device_client
 from dynamite_fl.client.partitioned import PartitionedClients
-from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.errors import JobError
 from dynamite_fl.flower.engine import FlowerEngine, Timeouts
 from dynamite_fl.flower.superlink import SuperLink
@@ -57,7 +56,7 @@ def build_client(
     task, seed = build_task(job, data_dir), job.settings.seed
     try_task(task, needs_test_data=False, needs_train_data=incoming is None)
     optimizer, compute = build_optimizer(job), compute_of(job)
-    settings = ProbeSettings(only_sketches=job.settings.sends_sketches)
+    settings = job.settings.probe_settings
     model = FlatModel(task, seed, compute)
     if part is None:
         stream = build_stream(job)
@@ -113,6 +112,7 @@ def build_training(
         min_nodes=min_nodes,
         expected_names=expected_names,
         on_wait=on_wait,
+        settings=settings.probe_settings,
         optimizer=build_optimizer(job),
         compute=compute_of(job),
     )

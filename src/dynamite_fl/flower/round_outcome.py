@@ -57,6 +57,7 @@ def round_outcome(
         seconds=seconds,
         samples=min(_samples(order, asked, by_cohort), max_samples),
         sent_bytes=_sent_bytes(len(asked), arrived, weights),
+        gradients=sum(reply.gradient is not None for reply in arrived),
     )
 
 
@@ -66,7 +67,8 @@ def _samples(order: RoundOrder, asked: Collection[int], answers: Sequence[Answer
     sizes = order.plan.batch_sizes
     for client, size, answer in zip(order.cohort, sizes, answers, strict=True):
         if answer is not None:
-            samples += answer.work.computed + answer.reply.measured_samples
+            measured = 0 if order.free_probes else answer.reply.measured_samples
+            samples += answer.work.computed + measured
         elif int(client) in asked:
             samples += order.plan.local_steps * int(size)
     return samples

@@ -18,7 +18,6 @@ from dynamite_fl._load import load_object
 from dynamite_fl._validate import check_keys
 from dynamite_fl.client.flat_model import Compute
 from dynamite_fl.client.optimizer import MADE_IN_PYTHON, Optimizer
-from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.control.registry import make_controller
 from dynamite_fl.errors import JobError, RunFolderError
@@ -106,7 +105,7 @@ def build_engine(
         partition,
         devices,
         settings.seed,
-        ProbeSettings(only_sketches=settings.sends_sketches),
+        settings.probe_settings,
         given.optimizer or build_optimizer(job),
         compute_of(job),
         streams=build_streams(job, task, partition),

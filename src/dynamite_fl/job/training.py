@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dynamite_fl._validate import check_name, check_whole
+from dynamite_fl._validate import check_name, check_number, check_whole
+from dynamite_fl.client.probe import ProbeSettings
 from dynamite_fl.errors import InvalidInput, JobError
 from dynamite_fl.job.devices import resolve_devices
 from dynamite_fl.job.read import Tables, check_tables, read_tables, table_record
@@ -62,7 +63,13 @@ class Settings:
         probe_every: The number of rounds from one measurement of the loss to the next.
         probe_gradient: What clients send of the gradient when the loss is measured: ``whole``, or
             a ``sketch`` of at most 251 numbers.
-        free_probes: Whether measurements are free of charge, as in the paper's experiments.
+        free_probes: Whether measurements are free, as in the paper's experiments: they cost no
+            money and, on simulated devices, no time. Devices then measure exactly as the paper's
+            Algorithm 3 does.
+        variance_samples: The largest number of samples that a device measures the variance of its
+            gradients on.
+        loss_rise: A device measures that variance again if the loss of a new batch exceeds that of
+            the last batch by more than this, which is the paper's epsilon.
         workers: The number of processes that compute for the clients. Results do not depend on it.
         track: The trackers that are told of each round: ``tensorboard``, ``mlflow``.
         device: Where models are computed: ``cpu``, ``cuda``, ``mps``, or ``auto`` for the best
@@ -83,6 +90,8 @@ class Settings:
     probe_every: int = 1
     probe_gradient: str = "whole"
     free_probes: bool = False
+    variance_samples: int = ProbeSettings.variance_samples
+    loss_rise: float = ProbeSettings.loss_rise
     workers: int = 1
     track: Sequence[str] = ()
     device: str = "cpu"
@@ -96,6 +105,8 @@ class Settings:
             check_whole("training.cohort", self.cohort)
         for name in ("evaluate_every", "probe_every", "workers"):
             check_whole(f"training.{name}", getattr(self, name))
+        check_whole("training.variance_samples", self.variance_samples, least=2)
+        check_number("training.loss_rise", self.loss_rise)
         check_name("training.select_by", self.select_by, ("uniform", "data"))
         check_name("training.probe_gradient", self.probe_gradient, ("whole", "sketch"))
         check_name("training.device", self.device, ("cpu", "cuda", "mps", "auto"))
@@ -112,6 +123,15 @@ class Settings:
     def rate_schedule(self) -> RateSchedule:
         """The learning rate of each round."""
         return RateSchedule(self.learning_rate, self.schedule, self.warmup, self.final_rate)
+
+    @property
+    def probe_settings(self) -> ProbeSettings:
+        """How devices measure the loss."""
+        return ProbeSettings(
+            variance_samples=self.variance_samples,
+            loss_rise=self.loss_rise,
+            only_sketches=self.sends_sketches,
+        )
 
     @property
     def sends_sketches(self) -> bool:

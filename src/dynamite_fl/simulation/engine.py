@@ -34,6 +34,20 @@ from dynamite_fl.training.evaluate import arrived_sample, evaluate
 from dynamite_fl.training.traffic import traffic
 
 
+@dataclass(frozen=True, eq=False)
+class _Reuse:
+    """The batches of the last round with which clients begin a round.
+
+    Attributes:
+        happens: Whether the client begins with such a batch, (m,).
+        surplus: By how many samples that batch is larger than planned, (m,); negative if it is
+            smaller.
+    """
+
+    happens: BoolArray
+    surplus: FloatArray
+
+
 @dataclass(eq=False)
 class SimulatedEngine:
     """An engine that simulates its devices.
@@ -152,9 +166,10 @@ class SimulatedEngine:
         """Return the largest number of samples that a round can compute on, probes included."""
         sizes = order.plan.batch_sizes
         samples = order.plan.local_steps * int(sizes.sum())
-        if order.probe:
-            samples += int(self._first_batch_surplus(order).sum())
-            measured = self.settings.variance_samples
+        if order.probe and not order.free_probes:
+            samples += int(self._reuse(order).surplus.sum())
+            # A probe measures M_i and the loss of a new batch, which is never larger.
+            measured = 2 * self.settings.variance_samples
             measured += 0 if self.streams is None else self.settings.drift_samples
             samples += len(order.cohort) * measured
         return samples
@@ -189,15 +204,17 @@ class SimulatedEngine:
     def run_round(self, order: RoundOrder) -> RoundOutcome:
         """Run a round of the cohort on the virtual clock."""
         # 1. The clients that do not drop out compute, even if they turn out to be late.
-        surplus = self._first_batch_surplus(order) if order.probe else np.zeros(order.cohort.size)
-        timing = self._timing(order, surplus)
+        reuse = self._reuse(order)
+        sent_bytes = self._model_bytes * traffic(order, self.size, reuse.happens)
+        timing = self._timing(order, sent_bytes, reuse.surplus)
         finished = timing.present
         replies = self._replies(order, finished)
-        # 2. Only their replies show how many samples they measured on, which takes time too.
+        # 2. Only their replies show how many samples they measured on. That takes time too, unless
+        #    measurements are free.
         measured = np.array([reply.measured_samples if reply else 0 for reply in replies])
-        extra = surplus + measured
-        if measured.any():
-            timing = self._timing(order, extra)
+        extra = reuse.surplus + (0 if order.free_probes else measured)
+        if extra.any():
+            timing = self._timing(order, sent_bytes, extra)
         # 3. Replies after the deadline do not count.
         present = finished & (timing.seconds <= order.seconds_left)
         in_time = [reply if ok else None for reply, ok in zip(replies, present, strict=True)]
@@ -209,7 +226,8 @@ class SimulatedEngine:
             paths=[reply.path for reply in in_time if reply is not None and reply.path is not None],
             seconds=self._round_seconds(order, timing),
             samples=math.ceil((timing.completed * samples).sum()),
-            sent_bytes=int((timing.completed > 0).sum() * self._bytes(order)),
+            sent_bytes=int(sent_bytes[timing.completed > 0].sum()),
+            gradients=sum(reply is not None and reply.gradient is not None for reply in replies),
         )
 
     def client(self, place: int) -> Client:
@@ -221,25 +239,22 @@ class SimulatedEngine:
         """The bytes of a model, sent to the client and back."""
         return 2.0 * self.model.first_weights.numel() * self.model.first_weights.element_size()
 
-    def _bytes(self, order: RoundOrder) -> float:
-        """Return the bytes that each client receives and sends in a round."""
-        return self._model_bytes * traffic(order, self.size)
+    def _reuse(self, order: RoundOrder) -> "_Reuse":
+        """Return which clients begin the round with the last batch of their last round.
 
-    def _first_batch_surplus(self, order: RoundOrder) -> FloatArray:
-        """Return by how many samples each client's first batch is larger than planned.
-
-        In a round with a probe, the first batch is the last batch of the client's last round. The
-        surplus is negative if that batch is smaller than planned.
+        They do in a round with a probe that is charged, and then send its gradient.
         """
-        surplus = np.zeros(order.cohort.size)
+        happens, surplus = np.zeros(order.cohort.size, dtype=bool), np.zeros(order.cohort.size)
+        if not order.reuses_batches:
+            return _Reuse(happens, surplus)
         for place, (client, size) in enumerate(
             zip(order.cohort, order.plan.batch_sizes, strict=True)
         ):
             state = self._states.get(int(client), ClientState())
-            memory = state.memory_for_probe(probe=order.probe, local_steps=order.plan.local_steps)
+            memory = state.memory_to_reuse(reuses_batch=True, local_steps=order.plan.local_steps)
             if memory is not None:
-                surplus[place] = memory.batch.size - size
-        return surplus
+                happens[place], surplus[place] = True, memory.batch.size - size
+        return _Reuse(happens, surplus)
 
     def _seen(self, clients: IntArray, round_index: int) -> IntArray:
         """Return D_i^k, the number of samples that have arrived at each client."""
@@ -247,11 +262,14 @@ class SimulatedEngine:
             return np.asarray(self.partition.sizes[clients])
         return self.streams.seen(clients, round_index)
 
-    def _timing(self, order: RoundOrder, extra_samples: FloatArray) -> Timing:
+    def _timing(
+        self, order: RoundOrder, sent_bytes: FloatArray, extra_samples: FloatArray
+    ) -> Timing:
         """Return the times of the cohort. A client that has no sample yet is absent.
 
         Args:
             order: The order of the round.
+            sent_bytes: The bytes that each client receives and sends.
             extra_samples: The samples that each client computes on beside its planned batches.
         """
         timing = round_timing(
@@ -262,7 +280,7 @@ class SimulatedEngine:
             start=order.begins,
             local_steps=order.plan.local_steps,
             batch_sizes=order.plan.batch_sizes,
-            round_bytes=self._bytes(order),
+            round_bytes=sent_bytes,
             extra_samples=extra_samples,
         )
         has_data = self._seen(order.cohort, order.round_index) > 0

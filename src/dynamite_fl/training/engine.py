@@ -31,6 +31,7 @@ class RoundOrder:
         begins: Seconds from the start of training to the start of the round.
         seconds_left: Seconds until the deadline. A client that takes longer is absent.
         sketch: Whether clients send sketches of a probe's gradients instead of gradients.
+        free_probes: Whether measurements cost nothing, neither money nor simulated time.
     """
 
     round_index: int
@@ -44,6 +45,12 @@ class RoundOrder:
     begins: float
     seconds_left: float
     sketch: bool = False
+    free_probes: bool = False
+
+    @property
+    def reuses_batches(self) -> bool:
+        """Whether clients begin with the last batch of their last round, to save a gradient."""
+        return self.probe and not self.free_probes
 
     def for_client(self, position: int) -> Order:
         """Return the order for one client.
@@ -62,6 +69,7 @@ class RoundOrder:
             remember=self.remember,
             path=self.path,
             sketch=self.sketch,
+            free_probes=self.free_probes,
         )
 
 
@@ -74,8 +82,10 @@ class RoundOutcome:
         updates: The present clients' local models, in the cohort's order.
         paths: What the local steps of the same clients showed; empty if nobody asked.
         seconds: The seconds that the round took.
-        samples: The samples that were computed on, those of absent clients included.
-        sent_bytes: The bytes that were sent, both ways together.
+        samples: The samples that were computed on, those of absent clients included and without
+            those of free measurements.
+        sent_bytes: The bytes that were sent, both ways together, without free measurements.
+        gradients: The number of clients that sent the gradient of a probe.
     """
 
     report: RoundReport
@@ -84,6 +94,7 @@ class RoundOutcome:
     seconds: float
     samples: int
     sent_bytes: int
+    gradients: int = 0
 
 
 @dataclass(frozen=True)

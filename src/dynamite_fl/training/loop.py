@@ -48,7 +48,8 @@ class Schedule:
             always evaluated.
         probe_every: The number of rounds from one probe to the next.
         free_probes: Whether measurements for the controller cost nothing, as in the paper's
-            experiments.
+            experiments: neither money nor, on simulated devices, time. Clients then follow
+            Algorithm 3 to the letter, and save no gradients.
         sketches: Whether clients send a sketch of a probe's gradient instead of the gradient.
         seed: The seed of everything that is drawn at random.
     """
@@ -189,7 +190,7 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     # 4. The ledger is charged for all work and traffic.
     ledger = progress.ledger.charge(
         seconds=outcome.seconds,
-        cost=_round_cost(training, order, outcome.samples),
+        cost=_round_cost(training, order, outcome.samples, outcome.gradients / order.cohort.size),
         samples=outcome.samples,
         sent_bytes=outcome.sent_bytes,
     )
@@ -220,6 +221,7 @@ def _round_order(training: Training, progress: Progress) -> RoundOrder:
         begins=ledger.seconds,
         seconds_left=training.limits.deadline - ledger.seconds,
         sketch=training.schedule.sketches,
+        free_probes=training.schedule.free_probes,
     )
 
 
@@ -281,10 +283,17 @@ def _server_step(
     return weights, state
 
 
-def _round_cost(training: Training, order: RoundOrder, samples: int) -> float:
-    """Return the cost of a round that computes on so many samples."""
+def _round_cost(training: Training, order: RoundOrder, samples: int, gradients: float) -> float:
+    """Return the cost of a round.
+
+    Args:
+        training: The training.
+        order: The order of the round.
+        samples: The samples that the round computes on.
+        gradients: The share of the cohort that sends the gradient of a probe.
+    """
     limits = training.limits
-    round_trips = 1.0 if training.schedule.free_probes else traffic(order, training.engine.size)
+    round_trips = float(traffic(order, training.engine.size, gradients))
     return limits.cost_per_sample * samples + limits.cost_per_round * round_trips
 
 
@@ -359,7 +368,8 @@ def _decide_probe(training: Training, progress: Progress) -> Progress:
     for probe in (True, False) if is_due else (False,):
         progress = replace(progress, probe=probe)
         order = _round_order(training, progress)
-        cost = _round_cost(training, order, training.engine.most_samples(order))
+        most_samples = training.engine.most_samples(order)
+        cost = _round_cost(training, order, most_samples, gradients=float(probe))
         if progress.ledger.keeps(training.limits, cost=cost):
             return progress
     return replace(progress, ended="budget")

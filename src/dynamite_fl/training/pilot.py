@@ -36,7 +36,7 @@ def pilot(
     check_whole("controller.pilot_rounds", trial_rounds)
     fleet = engine.enroll()
     rate = RateSchedule(learning_rate)
-    training = Training(engine, Dynamite(), limits, Schedule(), fleet, rate)
+    training = Training(engine, Dynamite(), limits, Schedule(free_probes=True), fleet, rate)
     progress = begin(training)
     with one_thread(), _closed_on_error(engine):
         for after, _ in islice(rounds(training, progress), trial_rounds):

@@ -60,7 +60,7 @@ def make_clients(name: str, dtype: torch.dtype = torch.float32) -> list[Client]:
     )
     flat = FlatModel(task, seed=0)
     ends = np.cumsum(SAMPLES)
-    settings = ProbeSettings(variance_samples=16, loss_rise=-0.05)
+    settings = ProbeSettings(variance_samples=16, loss_rise=-1e9)
     return [
         Client(flat, task.train, np.arange(end - size, end), seed=5, settings=settings)
         for end, size in zip(ends, SAMPLES, strict=True)
