@@ -2,10 +2,13 @@
 
 import re
 import tomllib
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
+from dynamite_fl.control.baselines.dynamic_tau import DynamicTau
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.experiments import JOBS, NAMES, title_of
 from dynamite_fl.experiments.experiment import (
@@ -17,6 +20,7 @@ from dynamite_fl.experiments.experiment import (
 )
 from dynamite_fl.experiments.measures import COLUMNS, MEASURES
 from dynamite_fl.job.build import build_controller, build_stream, number_of_devices
+from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.partitions import partition_from_table
 
 SMALL = """
@@ -167,6 +171,54 @@ def test_the_paper_s_numbers_are_at_its_scale() -> None:
     assert (burst["limits"]["deadline"], burst["limits"]["budget"]) == (500, 80000)
     assert burst["task"] == {"model": "cnn", "dataset": "cifar10"}
     assert table.panels["cifar-burst-time"].published["dynamite"] == 0.631
+
+
+def every_job(scale: str) -> Iterator[TrainingJob]:
+    for name in NAMES:
+        experiment = load_experiment(name)
+        for panel in experiment.panels_at(scale):
+            for contender in experiment.contenders:
+                yield experiment.job_of(scale, panel, contender, 0)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_phi_of_dynamic_tau_goes_with_the_model_and_rounds_always_count(scale: str) -> None:
+    """Wang et al. use 0.025 for the SVM and 5e-5 for the CNN."""
+    phi = {"cnn": 5e-5, "perceptron": 5e-5, "softmax": 0.025, "svm": 0.025}
+    found = [job for job in every_job(scale) if job.controller_name == "dynamic-tau"]
+    assert found
+    for job in found:
+        controller = build_controller(job, lambda _: pytest.fail("no pilot run is needed"))
+        assert isinstance(controller, DynamicTau)
+        assert controller.phi == phi[job.tables["task"]["model"]]
+        assert controller.count_rounds
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_the_rule_is_run_as_published(scale: str) -> None:
+    """Its measurements are free, and M_i is measured anew as soon as a new batch is harder."""
+    measuring = {"dynamite", "dynamite-static-tau", "dynamite-uniform", "dynamic-tau"}
+    for job in every_job(scale):
+        if job.controller_name in measuring:
+            assert job.settings.free_probes
+            assert job.settings.loss_rise == 0
+
+
+def test_batch_sizes_are_assigned_at_the_paper_s_two_local_steps() -> None:
+    for scale in ("laptop", "paper"):
+        experiment = load_experiment("batch-sizes")
+        for panel in experiment.panels_at(scale):
+            for contender in experiment.contenders:
+                job = experiment.job_of(scale, panel, contender, 0)
+                clients, limits = number_of_devices(job), job.limits
+                a_round = limits.cost_per_round + limits.cost_per_sample * 2 * 60 * clients
+                assert limits.rounds is not None
+                assert limits.budget == pytest.approx(limits.rounds * a_round)
+                if contender == "cooptfl":
+                    assert job.tables["controller"]["local_steps"] == 2
+                else:
+                    made: Any = build_controller(job, lambda _: pytest.fail("no pilot"))
+                    assert (made.local_steps, made.batch_size) == (2, 60)
 
 
 def test_layers_replace_one_another_in_order() -> None:

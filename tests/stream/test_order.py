@@ -29,6 +29,26 @@ def test_an_iid_order_shuffles_the_samples_of_each_client() -> None:
     assert np.bincount(LABELS[shuffled[:100]], minlength=5).min() >= 10  # 20 of each expected
 
 
+def test_a_balanced_order_has_equally_many_of_every_class_in_each_interval() -> None:
+    """The paper's I.I.D. stream: of 40 samples of each class, 8 are in each interval of 40."""
+    order = orders("balanced").rows(0)
+    assert sorted(order.tolist()) == list(range(200))
+    for start in range(0, 200, 40):
+        assert np.bincount(LABELS[order[start : start + 40]]).tolist() == [8] * 5
+    assert len({tuple(orders("balanced", seed=seed).rows(0)) for seed in range(3)}) == 3
+    assert np.bincount(LABELS[orders("balanced", max_samples=50).rows(0)]).tolist() == [10] * 5
+    # Within a turn of five samples, one of each class, the classes have no fixed order.
+    assert len({tuple(LABELS[order[start : start + 5]]) for start in range(0, 200, 5)}) > 5
+
+
+def test_a_balanced_order_goes_on_without_the_classes_that_have_run_out() -> None:
+    labels = np.array([0] * 10 + [1] * 4 + [2] * 7)
+    order = labels[Orders(lambda _: np.arange(21), labels, "balanced").rows(0)]
+    assert np.bincount(order[:12]).tolist() == [4, 4, 4]
+    assert np.bincount(order[12:18], minlength=3).tolist() == [3, 0, 3]
+    assert order[18:].tolist() == [0, 0, 0]
+
+
 def test_max_samples_are_drawn_from_all_classes_alike() -> None:
     part = orders("continuous", max_samples=50).rows(0)
     assert np.unique(part).size == 50
@@ -42,4 +62,6 @@ def test_only_labels_can_be_sorted_by_class(labels: IntArray) -> None:
         ValueError, match=r"needs one whole-number label .*: use stream\.order 'iid'"
     ):
         Orders(POOLS.__getitem__, labels, "continuous")
+    with pytest.raises(ValueError, match=r"stream\.order 'balanced' sorts samples by class"):
+        Orders(POOLS.__getitem__, labels, "balanced")
     assert Orders(POOLS.__getitem__, labels, "iid").size(0) == 200

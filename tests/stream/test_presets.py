@@ -24,7 +24,7 @@ def test_presets_are_those_of_the_paper(name: str, dataset: str) -> None:
         size,
     )
     assert settings[key] == when
-    assert settings["order"] == ("iid" if name == "smooth-i" else "continuous")
+    assert settings["order"] == ("balanced" if name == "smooth-i" else "continuous")
     assert settings["max_samples"] == (50000 if dataset == "cifar10" else 60000)
 
 

@@ -33,10 +33,10 @@ class StaticTau(Dynamite):
         return min(self.local_steps, limits.max_local_steps)
 
     def _restricted(self, bound: Bound, limits: Limits) -> Bound:
-        return _at_steps(self._least_steps(limits), bound)
+        return at_steps(self._least_steps(limits), bound)
 
 
-def _at_steps(local_steps: int, bound: Bound) -> Bound:
+def at_steps(local_steps: int, bound: Bound) -> Bound:
     """Return the bound with infinity at all other local steps."""
 
     def limited(

@@ -7,7 +7,7 @@ from dynamite_fl._validate import check_name, check_number
 _TRAINING_SAMPLES = {"mnist": 60000, "cifar10": 50000}
 _SMOOTH = {"arrivals": "smooth", "initial": 5000, "size": 5000, "every": 100, "buffer_size": 10000}
 _MNIST: dict[str, dict[str, Any]] = {
-    "smooth-i": {"order": "iid", **_SMOOTH},
+    "smooth-i": {"order": "balanced", **_SMOOTH},
     "smooth-c": {"order": "continuous", **_SMOOTH},
     "burst": {
         "order": "continuous",

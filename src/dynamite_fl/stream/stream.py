@@ -26,7 +26,8 @@ class Stream:
 
     Attributes:
         arrivals: The pattern: ``smooth``, ``burst`` or ``random``.
-        order: ``iid`` for a random order, ``continuous`` for one class after the other.
+        order: ``iid`` for a random order, ``balanced`` for one with equally many samples of each
+            class at any time, ``continuous`` for one class after the other.
         initial: The number of samples that a client has before training.
         size: The number of samples that arrive: each time if smooth, otherwise in all.
         every: If smooth, the number of rounds from one arrival to the next.
@@ -141,7 +142,7 @@ class Stream:
     @property
     def uses_labels(self) -> bool:
         """Whether the order of samples depends on their labels."""
-        return self.order == "continuous"
+        return self.order != "iid"
 
     def to_table(self) -> dict[str, Any]:
         """Return the settings as the ``[stream]`` table of a job, without those that are None."""
@@ -159,8 +160,8 @@ class Stream:
         Args:
             pool: The function from a client to the rows of the data that can reach it, such as
                 ``Partition.indices``.
-            labels: The targets of all the data, (D, ...). Only the order ``continuous`` uses
-                them, and needs whole-number labels, (D,).
+            labels: The targets of all the data, (D, ...). The order ``iid`` does not use them; the
+                others need whole-number labels, (D,).
             rounds: The rounds of the training; None if they are not limited.
             seed: The seed of all draws.
 
@@ -171,7 +172,8 @@ class Stream:
         Example:
             >>> import numpy as np
             >>> stream = Stream.preset("smooth-i", scale=0.001)
-            >>> streams = stream.build(lambda client: np.arange(40), np.zeros(40), 10, seed=0)
+            >>> labels = np.arange(40) % 10
+            >>> streams = stream.build(lambda client: np.arange(40), labels, 10, seed=0)
             >>> streams.seen(np.array([0, 1]), round_index=3)
             array([20, 20])
         """

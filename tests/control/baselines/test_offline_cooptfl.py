@@ -5,6 +5,7 @@ import pytest
 
 from dynamite_fl import Fleet, Infeasible, LossGeometry, cooptimize
 from dynamite_fl.control.baselines.offline_cooptfl import CoOptFL
+from dynamite_fl.plan.cooptfl import bound_by_steps
 from tests.control.baselines.fleets import ALL, FLEET, LIMITS, STEADY
 
 GEOMETRY = LossGeometry(
@@ -48,3 +49,18 @@ def test_cooptfl_chooses_open_rounds_once() -> None:
     limits = replace(LIMITS, rounds=None)
     plan, state = CoOptFL(geometry=GEOMETRY).start(FLEET, limits, ALL)
     assert state.limits.rounds == plan.rounds == cooptimize(FLEET, limits, GEOMETRY).rounds
+
+
+def test_cooptfl_can_be_held_to_local_steps() -> None:
+    """The best batch sizes at two local steps are those at most two, if one step is forbidden."""
+    free, _ = CoOptFL(geometry=GEOMETRY).start(FLEET, LIMITS, ALL)
+    held, _ = CoOptFL(geometry=GEOMETRY, local_steps=2).start(FLEET, LIMITS, ALL)
+    assert free.local_steps != 2
+    assert held.local_steps == 2
+    assert held.bound > free.bound
+    by_steps = bound_by_steps(
+        FLEET, LIMITS, GEOMETRY, rounds=held.rounds, local_steps=np.array([2])
+    )
+    assert held.bound == pytest.approx(by_steps[0])
+    with pytest.raises(ValueError, match="local_steps is 0"):
+        CoOptFL(geometry=GEOMETRY, local_steps=0)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dynamite_fl._validate import check_whole
+from dynamite_fl.control.ablations import at_steps
 from dynamite_fl.control.controller import Measure
 from dynamite_fl.control.fitting import constant_plan
 from dynamite_fl.plan.bounds import Bound, cumulative_bound
@@ -44,6 +46,7 @@ class CoOptFL:
         step_overhead: The overhead of a local step in seconds, likewise.
         comm_seconds: t_ui, likewise.
         objective: The bound to minimise.
+        local_steps: tau, the local steps of every round. If None, the plan chooses them too.
     """
 
     geometry: LossGeometry
@@ -52,6 +55,11 @@ class CoOptFL:
     step_overhead: ArrayLike | None = None
     comm_seconds: ArrayLike | None = None
     objective: Bound = cumulative_bound
+    local_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.local_steps is not None:
+            check_whole("local_steps", self.local_steps)
 
     @property
     def measures(self) -> Measure:
@@ -84,7 +92,11 @@ class CoOptFL:
         return replace(fitting, bound=plan.bound), state
 
     def _offline_plan(self, fleet: Fleet, limits: Limits) -> Plan:
-        return cooptimize(fleet, fit_rounds(fleet, limits), self.geometry, self.objective)
+        if self.local_steps is None:
+            return cooptimize(fleet, fit_rounds(fleet, limits), self.geometry, self.objective)
+        steps = min(self.local_steps, limits.max_local_steps)
+        fitting = fit_rounds(fleet, limits, steps)
+        return cooptimize(fleet, fitting, self.geometry, at_steps(steps, self.objective))
 
     def _measured(self, fleet: Fleet) -> Fleet:
         """Return the fleet as the pilot run measured it."""
