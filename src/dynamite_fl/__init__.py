@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         WorkerError,
     )
     from dynamite_fl.plan.closed_forms import constant_time_plan, uniform_plan
+    from dynamite_fl.plan.cohort_size import choose_cohort
     from dynamite_fl.plan.cooptfl import cooptimize
     from dynamite_fl.plan.feasibility import Infeasible
     from dynamite_fl.plan.fixed import fixed_plan
@@ -80,6 +81,7 @@ _NAMES = {
         "WorkerError",
     ),
     "plan.closed_forms": ("constant_time_plan", "uniform_plan"),
+    "plan.cohort_size": ("choose_cohort",),
     "plan.cooptfl": ("cooptimize",),
     "plan.feasibility": ("Infeasible",),
     "plan.fixed": ("fixed_plan",),
@@ -133,6 +135,7 @@ __all__ = [
     "UserCodeError",
     "WorkerError",
     "__version__",
+    "choose_cohort",
     "constant_time_plan",
     "controllers",
     "cooptimize",

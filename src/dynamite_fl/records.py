@@ -273,6 +273,8 @@ class Plan:
             was made without an objective.
         binding: The limits that prevent larger batches or more local steps, by field name:
             ``budget``, ``deadline``, ``samples``, ``buffer_size``, ``max_local_steps``.
+        rate_factors: The learning rate of each client, relative to that of the round. None if all
+            clients have the same.
     """
 
     rounds: int
@@ -282,6 +284,7 @@ class Plan:
     cost: float
     bound: float
     binding: tuple[str, ...]
+    rate_factors: FloatArray | None = None
 
     @property
     def total_batch(self) -> int:

@@ -1,4 +1,6 @@
+import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -6,8 +8,7 @@ import pytest
 from dynamite_fl import Infeasible, cooptimize
 from dynamite_fl.control.dynamite import Dynamite
 from dynamite_fl.control.estimate.loss import known_means, loss_geometry, with_measured_variance
-from dynamite_fl.plan.bounds import marginal_bound, tight_cumulative_bound
-from dynamite_fl.records import IntArray
+from dynamite_fl.plan.bounds import cohort_bound, marginal_bound, tight_cumulative_bound
 from tests.control.probed_rounds import ALL, FLEET, LIMITS, decide, same, second_round
 
 
@@ -31,10 +32,9 @@ def test_a_round_without_probe_changes_nothing_yet() -> None:
     assert len(set(plan.batch_sizes[:3].tolist())) == 1
 
 
-@pytest.mark.parametrize("cohort", [ALL, np.array([3, 1])])
-def test_the_plan_is_cooptfl_of_the_estimates(cohort: IntArray) -> None:
+def test_the_plan_is_cooptfl_of_the_estimates() -> None:
     remaining = replace(LIMITS, rounds=98, deadline=160, budget=390)
-    plan, _, fleet, geometry = decide(Dynamite(), remaining, cohort)
+    plan, _, fleet, geometry = decide(Dynamite(), remaining)
     assert same(plan, cooptimize(fleet, remaining, geometry, marginal_bound))
     assert plan.rounds == 98
 
@@ -96,3 +96,22 @@ def test_estimates_and_plans_follow_the_rate_of_the_round() -> None:
     assert geometry is not None
     fleet = with_measured_variance(FLEET, state.loss)
     assert same(plan, cooptimize(fleet, LIMITS, geometry, marginal_bound))
+
+
+def test_with_a_cohort_plans_minimise_the_bound_for_client_selection() -> None:
+    """Two of four clients take part; the largest gradient norm is that of c_i and F_i measured."""
+    controller, pair = Dynamite(), np.array([0, 2])
+    _, state = controller.start(FLEET, LIMITS, pair)
+    plan, state = controller.adapt(second_round(), FLEET, LIMITS, pair, state)
+    geometry = loss_geometry(known_means(state.loss), second_round().learning_rate)
+    assert geometry is not None
+    latest = state.loss.latest
+    norm = math.sqrt(np.nanmax(2 * latest.pl_constant * latest.loss))
+    fleet = with_measured_variance(FLEET, state.loss).subset(pair)
+    bound = partial(cohort_bound, cohort=2, gradient_norm=norm)
+    assert same(plan, cooptimize(fleet, LIMITS, geometry, bound))
+    everyone, _ = controller.adapt(second_round(), FLEET, LIMITS, ALL, state)
+    assert same(
+        everyone,
+        cooptimize(with_measured_variance(FLEET, state.loss), LIMITS, geometry, marginal_bound),
+    )

@@ -97,7 +97,10 @@ WRONG: list[tuple[object, str]] = [
     ({**BURST, "scale": 0.5}, "stream.scale needs stream.preset"),
     ({**SMOOTH, "initial": None}, "stream lacks the key 'initial'"),
     ({**SMOOTH, "arrivals": "smoth"}, "no stream.arrivals 'smoth': did you mean 'smooth'?"),
-    ({**SMOOTH, "order": "sorted"}, "no stream.order 'sorted': use one of iid, balanced, continuous"),
+    (
+        {**SMOOTH, "order": "sorted"},
+        "no stream.order 'sorted': use one of iid, balanced, continuous",
+    ),
     ({**SMOOTH, "buffer": "lifo"}, "no stream.buffer 'lifo': did you mean 'fifo'?"),
     ({**SMOOTH, "buffer": ["fifo"]}, "no stream.buffer ['fifo']"),
     ({**SMOOTH, "buffer_size": None}, "stream.buffer 'reservoir' needs stream.buffer_size"),

@@ -31,7 +31,7 @@ def outcome_of(local_steps: int, present: list[bool], heads: list[list[float]]) 
     return RoundOutcome(report, updates, paths, seconds=1.0, samples=1, sent_bytes=1)
 
 
-def test_heads_are_weighed_by_samples_and_tails_are_the_rest() -> None:
+def test_heads_are_weighed_as_updates_are_and_tails_are_the_rest() -> None:
     """Clients of 10 and 30 samples, the other away; 5 steps, 3 in the head and 2 in the tail.
 
     The heads' mean is (10 (3, 0) + 30 (0, 3))/40 = (0.75, 2.25), a step of it (0.25, 0.75). All

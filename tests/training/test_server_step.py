@@ -51,3 +51,11 @@ def test_movements_and_their_norms_by_hand() -> None:
     assert averaged.squared_norm == pytest.approx(1 + 2.25)
     assert averaged.mean_squared_norm == pytest.approx(0.75 * 4 + 0.25 * 16)
     assert averaged.first(1).mean_squared_norm == pytest.approx(0.25 * 16)
+
+
+def test_a_stretched_round_moves_trained_weights_farther_and_nothing_else() -> None:
+    """From 1 to 0.5 is a movement of 0.5; one and a half times that leads to 0.25."""
+    old, new = torch.tensor([1.0, 1.0]), torch.tensor([0.5, 0.5])
+    averaged = AveragedRound(old, new, [new], np.array([1.0]))
+    assert averaged.stretched(1.5, trained=1).average.tolist() == [0.25, 0.5]
+    assert averaged.stretched(1.0, trained=1) is averaged

@@ -10,7 +10,7 @@ from dynamite_fl._validate import check_whole
 from dynamite_fl.control.dynamite import Dynamite
 from dynamite_fl.control.fitting import clip_batches, largest_batch
 from dynamite_fl.plan._predict import predict
-from dynamite_fl.plan.bounds import Bound, marginal_bound
+from dynamite_fl.plan.bounds import Bound
 from dynamite_fl.plan.closed_forms import uniform_plan
 from dynamite_fl.records import Fleet, FloatArray, Limits, LossGeometry, Plan
 
@@ -52,22 +52,24 @@ def at_steps(local_steps: int, bound: Bound) -> Bound:
 class UniformBatches(Dynamite):
     """DYNAMITE with the same batch size for all clients: the largest that fits."""
 
-    def _best_plan(self, fleet: Fleet, limits: Limits, geometry: LossGeometry) -> Plan:
-        return _uniform(fleet, limits, geometry)
+    def _best_plan(
+        self, fleet: Fleet, limits: Limits, geometry: LossGeometry, bound: Bound
+    ) -> Plan:
+        return _uniform(fleet, limits, geometry, bound)
 
 
-def _uniform(fleet: Fleet, limits: Limits, geometry: LossGeometry) -> Plan:
-    """Plan the local steps of Theorem 2 for Lemma 1, with the largest batch size that fits.
+def _uniform(fleet: Fleet, limits: Limits, geometry: LossGeometry, bound: Bound) -> Plan:
+    """Plan the local steps of Theorem 2 for a bound, with the largest batch size that fits.
 
     In Theorem 2, no client has more samples than the client with the least data. Here, only that
     client has so few.
     """
-    plan = uniform_plan(fleet, limits, geometry, marginal_bound)
+    plan = uniform_plan(fleet, limits, geometry, bound)
     size = largest_batch(fleet, limits, plan.rounds, plan.local_steps)
     return predict(
         fleet,
         limits,
-        partial(marginal_bound, geometry),
+        partial(bound, geometry),
         rounds=plan.rounds,
         local_steps=plan.local_steps,
         batch_sizes=clip_batches(fleet, size),

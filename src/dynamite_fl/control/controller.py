@@ -105,4 +105,11 @@ def checked_decision(
             f"{name} planned {np.size(plan.batch_sizes)} batch sizes for {cohort.size} clients: "
             "plan for the cohort, in its order"
         )
+    factors = plan.rate_factors
+    if factors is not None and (
+        np.shape(factors) != cohort.shape or not np.all((factors > 0) & np.isfinite(factors))
+    ):
+        raise InvalidInput(
+            f"{name} planned rate_factors {factors!r}: they must be positive, one for each client"
+        )
     return plan, state

@@ -4,12 +4,15 @@ The paper passes the remaining deadline and budget to CoOptFL. We also pass the 
 rounds (docs/paper.md). Otherwise every round would be planned as if it could use all that is left.
 """
 
+import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dynamite_fl._validate import check_number, check_whole
 from dynamite_fl.control.controller import Measure
 from dynamite_fl.control.estimate.loss import (
     LossEstimates,
+    gradient_norm,
     known_means,
     loss_geometry,
     nothing_measured,
@@ -17,7 +20,7 @@ from dynamite_fl.control.estimate.loss import (
     with_measured_variance,
 )
 from dynamite_fl.control.fitting import constant_plan, largest_batch
-from dynamite_fl.plan.bounds import Bound, marginal_bound, tight_cumulative_bound
+from dynamite_fl.plan.bounds import Bound, cohort_bound, marginal_bound, tight_cumulative_bound
 from dynamite_fl.plan.cooptfl import cooptimize
 from dynamite_fl.plan.feasibility import fit_rounds
 from dynamite_fl.records import Fleet, IntArray, Limits, LossGeometry, Plan
@@ -51,7 +54,8 @@ class Dynamite:
     limits give no number of rounds, it chooses the number of the best plan for all that remains
     (Theorem 1, tight). It chooses again when a tenth of this number has passed, or a tenth of the
     rounds before the choice if that is less. If the remaining rounds no longer fit, it continues
-    with as many as fit.
+    with as many as fit. If only a cohort of the clients takes part in a round, it minimises the
+    appendix's bound for client selection instead of both other bounds.
 
     Attributes:
         first_batch: The batch size before the first probe, or less if it does not fit.
@@ -111,16 +115,23 @@ class Dynamite:
         """Plan the next round of least marginal bound."""
         most = self.most_quadratic_bound or 1 / report.learning_rate
         state = replace(state, loss=update_loss(state.loss, report, most))
+        clients = len(fleet)
         fleet = with_measured_variance(fleet, state.loss).subset(cohort)
         geometry = loss_geometry(known_means(state.loss), report.learning_rate)
         steps = self._least_steps(remaining)
         if geometry is None:
             return _plan_before_probe(fleet, remaining, steps, self.first_batch), state
-        bound = self._restricted(tight_cumulative_bound, remaining)
+        of_round, of_training = _bounds(state.loss, geometry, cohort.size, clients)
         state, remaining = _choose_rounds(
-            state, report.round_index, fleet, remaining, geometry, bound
+            state,
+            report.round_index,
+            fleet,
+            remaining,
+            geometry,
+            self._restricted(of_training, remaining),
         )
-        return self._best_plan(fleet, fit_rounds(fleet, remaining, steps), geometry), state
+        fitting = fit_rounds(fleet, remaining, steps)
+        return self._best_plan(fleet, fitting, geometry, of_round), state
 
     # What the ablations (ablations.py) replace
 
@@ -132,9 +143,29 @@ class Dynamite:
         """Return the bound, infinite for local steps that a plan may not have."""
         return bound
 
-    def _best_plan(self, fleet: Fleet, limits: Limits, geometry: LossGeometry) -> Plan:
-        """Return the plan of least marginal bound."""
-        return cooptimize(fleet, limits, geometry, self._restricted(marginal_bound, limits))
+    def _best_plan(
+        self, fleet: Fleet, limits: Limits, geometry: LossGeometry, bound: Bound
+    ) -> Plan:
+        """Return the plan of least bound."""
+        return cooptimize(fleet, limits, geometry, self._restricted(bound, limits))
+
+
+def _bounds(
+    loss: LossEstimates, geometry: LossGeometry, cohort: int, clients: int
+) -> tuple[Bound, Bound]:
+    """Return the bounds by which a round and a whole training are planned.
+
+    Args:
+        loss: The estimates of the loss.
+        geometry: The constants of the loss.
+        cohort: The number of clients in a round.
+        clients: The number of all clients.
+    """
+    norm = gradient_norm(loss)
+    if cohort == clients or geometry.pl_constant == 0 or not math.isfinite(norm):
+        return marginal_bound, tight_cumulative_bound
+    bound = partial(cohort_bound, cohort=cohort, gradient_norm=norm)
+    return bound, bound
 
 
 def _plan_before_probe(fleet: Fleet, limits: Limits, local_steps: int, batch_size: int) -> Plan:

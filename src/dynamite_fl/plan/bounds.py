@@ -2,7 +2,8 @@
 
 Every function broadcasts: pass arrays of rounds, local steps or noise to bound many plans at
 once. A bound with the parameters ``(geometry, rounds, local_steps, gradient_noise)`` can be the
-planner's objective. The bound for client selection cannot, because it uses other constants.
+planner's objective. The bound for client selection uses other constants; ``cohort_bound`` takes
+them from the geometry.
 """
 
 from collections.abc import Callable
@@ -242,3 +243,40 @@ def client_selection_bound(
     c = 4 / np.asarray(cohort) * tau**2 * big_g**2
     error = 2 * (b + c) / mu + mu * gamma / 2 * start_distance**2
     return np.asarray(kappa / (gamma + k * tau - 1) * error)
+
+
+def cohort_bound(
+    geometry: LossGeometry,
+    rounds: ArrayLike,
+    local_steps: ArrayLike,
+    gradient_noise: ArrayLike,
+    *,
+    cohort: int,
+    gradient_norm: float,
+) -> FloatArray:
+    """Bound the loss gap when a cohort is drawn each round, with the constants of Assumptions 1-5.
+
+    It is ``client_selection_bound`` with L = beta and mu = c. Strong convexity then bounds the two
+    constants that nobody can measure: |w(0) - w*|^2 <= 2/mu (F(w(0)) - F*), and
+    Gamma = sum_i p_i (F_i(w*) - F_i*) <= sum_i p_i |dF_i(w*)|^2/(2 mu) = delta^2/(2 mu).
+
+    Args:
+        geometry: The constants of the loss. Its PL constant must be above 0.
+        rounds: K, the number of rounds.
+        local_steps: tau, the local steps of a round.
+        gradient_noise: sum_i p_i^2 sigma_i^2 / s_i, see ``gradient_noise``.
+        cohort: The number of clients drawn in a round.
+        gradient_norm: G, the largest norm of a stochastic gradient.
+    """
+    mu = geometry.pl_constant
+    return client_selection_bound(
+        rounds,
+        local_steps,
+        gradient_noise,
+        cohort=cohort,
+        smoothness=max(geometry.smoothness, mu),  # L is never below mu
+        strong_convexity=mu,
+        gradient_norm=gradient_norm,
+        heterogeneity=geometry.divergence**2 / (2 * mu),
+        start_distance=float(np.sqrt(2 * geometry.loss_gap / mu)),
+    )

@@ -58,13 +58,15 @@ class RoundOrder:
         Args:
             position: The client's position in the cohort.
         """
+        factors = self.plan.rate_factors
         return Order(
             client=int(self.cohort[position]),
             round_index=self.round_index,
             weights=self.weights,
             local_steps=self.plan.local_steps,
             batch_size=int(self.plan.batch_sizes[position]),
-            learning_rate=self.learning_rate,
+            learning_rate=self.learning_rate
+            * (1.0 if factors is None else float(factors[position])),
             probe=self.probe,
             remember=self.remember,
             path=self.path,

@@ -27,7 +27,7 @@ from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
 from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.aggregate import are_sound, sound_average
 from dynamite_fl.training.averaging import Averaging, Mean
-from dynamite_fl.training.cohort import Selection, draw_cohort
+from dynamite_fl.training.cohort import Cohort, Selection, averaging_weights, draw_cohort
 from dynamite_fl.training.combine import combine
 from dynamite_fl.training.engine import Engine, Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.training.ledger import Ledger
@@ -98,6 +98,7 @@ class Progress:
         ledger: The record of time and cost spent.
         plan: The plan of the next round.
         cohort: The indices of the next round's clients in the fleet, (m,).
+        draws: How often each of them was drawn, (m,).
         probe: Whether the next round has a probe.
         samples: The number of samples that each client last reported, D_i, (n,).
         speeds: The estimated speed of every client.
@@ -110,6 +111,7 @@ class Progress:
     ledger: Ledger
     plan: Plan
     cohort: IntArray
+    draws: IntArray
     probe: bool
     samples: FloatArray
     speeds: SpeedEstimates
@@ -146,13 +148,14 @@ def begin(training: Training) -> Progress:
     samples = training.fleet.samples
     cohort = draw_cohort(samples, training.schedule.selection, training.schedule.seed, 1)
     limits = _limits_for_controller(training, training.limits)
-    decision = training.controller.start(training.fleet, limits, cohort)
-    plan, control = checked_decision(training.controller, decision, cohort)
+    decision = training.controller.start(training.fleet, limits, cohort.clients)
+    plan, control = checked_decision(training.controller, decision, cohort.clients)
     progress = Progress(
         weights=training.engine.first_weights(),
         ledger=Ledger(),
         plan=plan,
-        cohort=cohort,
+        cohort=cohort.clients,
+        draws=cohort.draws,
         probe=False,
         samples=samples,
         speeds=first_estimates(training.fleet),
@@ -178,8 +181,9 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     # 1. The engine has the cohort train as planned.
     order = _round_order(training, progress)
     outcome = training.engine.run_round(order)
-    # 2. The local models are averaged, weighted by samples. Invalid ones are refused.
-    averaged, outcome, refused = _average(training, progress.weights, outcome)
+    # 2. The local models are averaged, so that no client is favoured by how cohorts are drawn.
+    #    Invalid ones are refused.
+    averaged, outcome, refused = _average(training, progress, outcome)
     if refused and averaged is None:
         raise Diverged(
             f"in round {order.round_index} all {refused} updates were refused because they are "
@@ -226,35 +230,37 @@ def _round_order(training: Training, progress: Progress) -> RoundOrder:
 
 
 def _average(
-    training: Training, weights: Tensor, outcome: RoundOutcome
+    training: Training, progress: Progress, outcome: RoundOutcome
 ) -> tuple[AveragedRound | None, RoundOutcome, int]:
     """Average the updates of a round.
-
-    Args:
-        training: The training.
-        weights: The global model before the round, (d,).
-        outcome: The outcome of the round.
 
     Returns:
         The averaged updates, or None if there is no valid one; the outcome, with the mean path of
         the averaged updates if clients measured it; and the number of refused updates.
     """
-    samples, trained = outcome.report.samples[outcome.report.present], training.engine.size.trained
+    weights, trained = progress.weights, training.engine.size.trained
+    cohort = Cohort(progress.cohort, progress.draws)
+    client_weights, factor = averaging_weights(
+        cohort, training.schedule.selection, outcome.report.samples, progress.samples
+    )
+    client_weights = client_weights[outcome.report.present]
     is_mean = isinstance(training.averaging, Mean)
     if is_mean:
-        average, is_averaged = sound_average(outcome.updates, samples, weights)
+        average, is_averaged = sound_average(outcome.updates, client_weights, weights)
     else:
         is_averaged = are_sound(outcome.updates, weights)
     refused = int((~is_averaged).sum())
     if not is_averaged.any():
         return None, outcome, refused
     updates = [update for update, used in zip(outcome.updates, is_averaged, strict=True) if used]
+    counted = client_weights[is_averaged]
     if is_mean:
-        shares = samples[is_averaged] / samples[is_averaged].sum()
+        shares = counted / counted.sum()
         averaged = AveragedRound(weights, average, updates, shares)
         movement = averaged.movement
-    else:
-        robust = combine(training.averaging, weights, updates, samples[is_averaged], trained)
+        averaged = averaged.stretched(factor, trained)
+    else:  # which is no unbiased average anyway
+        robust = combine(training.averaging, weights, updates, counted, trained)
         averaged = AveragedRound(weights, robust.average, updates, robust.shares, robust.scales)
         shares, movement = robust.shares * robust.scales, weights - robust.linear
     if outcome.paths:  # of the local steps, whatever the server makes of their average
@@ -310,13 +316,19 @@ def _plan_next(training: Training, progress: Progress, outcome: RoundOutcome) ->
     limits = _limits_for_controller(training, remaining)
     try:
         decision = training.controller.adapt(
-            outcome.report, fleet, limits, cohort, progress.control
+            outcome.report, fleet, limits, cohort.clients, progress.control
         )
     except Infeasible as error:
         return replace(progress, ended=error.limit)
-    plan, control = checked_decision(training.controller, decision, cohort)
+    plan, control = checked_decision(training.controller, decision, cohort.clients)
     progress = replace(
-        progress, plan=plan, cohort=cohort, samples=samples, speeds=speeds, control=control
+        progress,
+        plan=plan,
+        cohort=cohort.clients,
+        draws=cohort.draws,
+        samples=samples,
+        speeds=speeds,
+        control=control,
     )
     return _decide_probe(training, progress)
 

@@ -32,7 +32,7 @@ class AveragedRound:
         weights: The global model before the round, w, (d,).
         average: The average of the local models, (d,).
         updates: The local models that were averaged, w_i.
-        shares: The weight of each of them in the average, p_i = D_i / D.
+        shares: The weight of each of them in the average; p_i = D_i / D if all clients take part.
         scales: The factor by which each movement was shortened before it was averaged, c_i. None
             if none was.
     """
@@ -51,6 +51,18 @@ class AveragedRound:
             average=self.average[:count],
             updates=[update[:count] for update in self.updates],
         )
+
+    def stretched(self, factor: float, trained: int) -> "AveragedRound":
+        """Return the same with a movement of the trained weights that is longer by a factor.
+
+        Args:
+            factor: The factor; 1 changes nothing.
+            trained: How many of the model's numbers are trained weights. They come first.
+        """
+        if factor == 1.0:
+            return self
+        longer = torch.lerp(self.weights[:trained], self.average[:trained], factor)
+        return replace(self, average=torch.cat([longer, self.average[trained:]]))
 
     @property
     def movement(self) -> Tensor:

@@ -91,7 +91,7 @@ def run_stacked(
 
     Args:
         clients: Clients that share their model and samples, for which ``can_be_stacked`` is true.
-        orders: The order to each client, the same except for client and batch size.
+        orders: The order to each client, the same except for client, batch size and learning rate.
         states: The state of each client.
     """
     if not clients:
@@ -109,17 +109,21 @@ def run_stacked(
     ]
     batch_sizes = [max(batch.size for batch in started.batches) for started in rounds]
     replies: dict[int, Reply] = {}
-    for places in _stacks(batch_sizes, steps.features):
+    rates = [order.learning_rate for order in orders]
+    for places in _stacks(batch_sizes, rates, steps.features):
         stack = finish_rounds([rounds[place] for place in places], steps)
         replies.update(zip(places, stack, strict=True))
     return [replies[place] for place in range(len(clients))]
 
 
-def _stacks(batch_sizes: Sequence[int], features: int) -> Iterator[list[int]]:
-    """Group the places of clients with similar batch sizes into stacks that fit a cache."""
+def _stacks(
+    batch_sizes: Sequence[int], rates: Sequence[float], features: int
+) -> Iterator[list[int]]:
+    """Group clients of one learning rate and similar batch sizes into stacks that fit a cache."""
     stack: list[int] = []
-    for place in sorted(range(len(batch_sizes)), key=batch_sizes.__getitem__):
-        if stack and (len(stack) + 1) * batch_sizes[place] * features > _INPUTS_AT_ONCE:
+    for place in sorted(range(len(rates)), key=lambda place: (rates[place], batch_sizes[place])):
+        is_full = (len(stack) + 1) * batch_sizes[place] * features > _INPUTS_AT_ONCE
+        if stack and (is_full or rates[place] != rates[stack[0]]):
             yield stack
             stack = []
         stack.append(place)

@@ -4,13 +4,14 @@ Z. Ma, Y. Xu, H. Xu, Z. Meng, L. Huang, Y. Xue: Adaptive Batch Size for Federate
 Resource-Constrained Edge Computing. IEEE Transactions on Mobile Computing, 2021.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dynamite_fl._validate import check_whole
 from dynamite_fl.control.controller import Measure
 from dynamite_fl.control.fitting import constant_plan
+from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
 from dynamite_fl.reports import RoundReport
 
@@ -19,20 +20,22 @@ from dynamite_fl.reports import RoundReport
 class NoStraggler:
     """Uses s_i = floor(N s p_i / sum_j p_j) with the estimated speeds, at fixed local steps.
 
-    The authors also allow a learning rate of eta s_i / s for each client. It is left out here,
-    because all controllers train with the same learning rate.
-
     Attributes:
         local_steps: tau, the local steps of a round.
         batch_size: s, the mean batch size of the clients in a round.
+        scale_rate: Whether each client has a learning rate of eta s_i / s, in proportion to its
+            batch size, as the authors propose.
     """
 
     local_steps: int = 2
     batch_size: int = 60
+    scale_rate: bool = False
 
     def __post_init__(self) -> None:
         check_whole("local_steps", self.local_steps)
         check_whole("batch_size", self.batch_size)
+        if not isinstance(self.scale_rate, bool):
+            raise InvalidInput(f"scale_rate is {self.scale_rate!r}: use true or false")
 
     @property
     def measures(self) -> Measure:
@@ -47,7 +50,10 @@ class NoStraggler:
         """Plan batch sizes in proportion to the speeds."""
         clients = fleet.subset(cohort)
         sizes = in_proportion(clients.samples_per_second, len(clients) * self.batch_size)
-        return constant_plan(clients, limits, self.local_steps, sizes), None
+        plan = constant_plan(clients, limits, self.local_steps, sizes)
+        if self.scale_rate:
+            plan = replace(plan, rate_factors=plan.batch_sizes / self.batch_size)
+        return plan, None
 
     def adapt(
         self,

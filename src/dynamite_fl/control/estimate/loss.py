@@ -127,6 +127,12 @@ def with_measured_variance(fleet: Fleet, estimates: LossEstimates) -> Fleet:
     return fleet.with_columns(gradient_variance=variance)
 
 
+def gradient_norm(estimates: LossEstimates) -> float:
+    """Return G, the largest gradient norm of a client: |g_i|^2 = 2 c_i F_i. NaN if unknown."""
+    squares = 2 * estimates.latest.pl_constant * estimates.latest.loss
+    return float(np.sqrt(np.max(squares, where=np.isfinite(squares), initial=-np.inf)))
+
+
 def known_means(estimates: LossEstimates) -> dict[str, float]:
     """Return the known constants by name, and the mean of the measured M_i."""
     means = {name: getattr(estimates, name) for name in _MEANS}
