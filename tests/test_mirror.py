@@ -41,6 +41,7 @@ TESTED_ELSEWHERE = {
     "_cli/views/plan.py": "tests/_cli/test_plan.py",
     "client/executors/one_by_one.py": "tests/client/executors/test_executor.py",
     "client/messages.py": _RECORDS,
+    "client/probe_settings.py": f"{_RECORDS}; tests/client/test_client.py uses them",
     "control/controller.py": "a protocol; tests/testing/test_controllers.py checks controllers",
     "training/threads.py": "tests/training/test_session.py, which counts the threads",
     "errors.py": f"{_RECORDS}; tests/_cli/test_errors.py shows them",

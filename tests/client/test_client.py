@@ -11,7 +11,7 @@ import torch
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.messages import ClientState, Order
-from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.errors import NoSampleYet
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import Buffer

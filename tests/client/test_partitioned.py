@@ -6,7 +6,7 @@ import pytest
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.partitioned import PartitionedClients
-from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.partitions import wang
 from tests.trainings import STREAM, digits, streams_of
 

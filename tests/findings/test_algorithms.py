@@ -10,7 +10,7 @@ from torch import nn
 from dynamite_fl import Limits
 from dynamite_fl._random import client_stream
 from dynamite_fl.client.batches import BATCHES, VARIANCE, draw_batches
-from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.control.dynamite import Dynamite
 from dynamite_fl.simulation.devices import Devices
 from dynamite_fl.simulation.engine import SimulatedEngine

@@ -14,7 +14,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from torch import nn
 
 from dynamite_fl.client.flat_model import FlatModel
-from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.client.sketch import sketch_size
 from dynamite_fl.client.step_path import StepPath
 from dynamite_fl.errors import TooFewNodes, UserCodeError

@@ -34,7 +34,8 @@ from dynamite_fl.client.local_steps import (
 )
 from dynamite_fl.client.messages import ClientState, Order, Reply
 from dynamite_fl.client.optimizer import Optimizer
-from dynamite_fl.client.probe import ProbeMemory, ProbeSettings, measure
+from dynamite_fl.client.probe import ProbeMemory, measure
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.client.sketch import sketch
 from dynamite_fl.client.unsound_samples import refuse_unsound_samples
 from dynamite_fl.errors import NoSampleYet

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.optimizer import Optimizer
-from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import Buffer
 from dynamite_fl.stream.streams import Streams

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dynamite_fl.client.messages import Reply
-from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.client.sketch import sketch
 from dynamite_fl.flower.messages import (
     TrainOrder,

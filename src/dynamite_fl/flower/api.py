@@ -10,7 +10,7 @@ from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import Compute, FlatModel
 from dynamite_fl.client.local_data.device_client import device_client
 from dynamite_fl.client.optimizer import Optimizer
-from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.flower.engine import FlowerEngine, Timeouts
 from dynamite_fl.flower.job_parts import refuse_pilot

@@ -15,7 +15,7 @@ from dynamite_fl.client.flat_model import Compute, FlatModel
 from dynamite_fl.client.messages import ClientState
 from dynamite_fl.client.model_outline import outline_of
 from dynamite_fl.client.optimizer import Optimizer
-from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.control.estimate.speed import fill_with_median
 from dynamite_fl.errors import InvalidInput, TooFewNodes, UserCodeError
 from dynamite_fl.flower.answers import KnownNode, Reader, judge

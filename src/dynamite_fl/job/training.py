@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamite_fl._validate import check_name, check_number, check_whole
-from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.errors import InvalidInput, JobError
 from dynamite_fl.job.devices import resolve_devices
 from dynamite_fl.job.read import Tables, check_tables, read_tables, table_record

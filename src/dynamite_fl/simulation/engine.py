@@ -16,7 +16,7 @@ from dynamite_fl.client.flat_model import Compute, FlatModel
 from dynamite_fl.client.messages import ClientState, Order, Reply
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.partitioned import PartitionedClients
-from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import BoolArray, Fleet, FloatArray, IntArray
 from dynamite_fl.reports import RoundReport

@@ -14,7 +14,7 @@ from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.messages import ClientState, Order, Reply
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.partitioned import StreamedSamples
-from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.stream.arrivals import Smooth
 from dynamite_fl.stream.buffer import Storage
 from dynamite_fl.stream.order import Orders

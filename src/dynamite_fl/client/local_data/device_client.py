@@ -10,7 +10,7 @@ from dynamite_fl.client.local_data.sample_format import sample_format
 from dynamite_fl.client.local_data.sources import FolderSource
 from dynamite_fl.client.local_data.store import SampleStore
 from dynamite_fl.client.optimizer import Optimizer
-from dynamite_fl.client.probe import ProbeSettings
+from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.stream.buffer import NOTHING, Storage
 
