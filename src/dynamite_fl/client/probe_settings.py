@@ -19,3 +19,14 @@ class ProbeSettings:
     drift_samples: int = 64
     loss_rise: float = 0.2
     only_sketches: bool = False
+
+    def most_samples(self, *, streams: bool) -> int:
+        """Return the largest number of samples that one probe computes on beside local steps.
+
+        These are the samples of M_i, those of a new batch whose loss is compared, and the new
+        samples whose drift is measured.
+
+        Args:
+            streams: Whether samples may arrive.
+        """
+        return 2 * self.variance_samples + (self.drift_samples if streams else 0)

@@ -83,7 +83,7 @@ class Reader:
         received, order = from_content(response.message.content, TrainReply), sent.order
         if received.nonce != sent.nonce or received.round_index != order.round_index:
             raise Implausible("it answers another order")
-        work, most = received.work, self.settings.variance_samples + self.settings.drift_samples
+        work, most = received.work, self.settings.most_samples(streams=True)
         reply = checked_reply(
             received.reply, work, self.like, self.trained, self.max_samples, sketched=order.sketch
         )

@@ -160,8 +160,7 @@ class FlowerEngine:
         if order.reuses_batches:
             for client, size in zip(order.cohort, order.plan.batch_sizes, strict=True):
                 samples += max(self._batch_sizes.get(int(client), 0) - int(size), 0)
-            measured = 2 * self.settings.variance_samples + self.settings.drift_samples
-            samples += len(order.cohort) * measured
+            samples += len(order.cohort) * self.settings.most_samples(streams=True)
         return samples
 
     def close(self) -> None:

@@ -168,10 +168,8 @@ class SimulatedEngine:
         samples = order.plan.local_steps * int(sizes.sum())
         if order.probe and not order.free_probes:
             samples += int(self._reuse(order).surplus.sum())
-            # A probe measures M_i and the loss of a new batch, which is never larger.
-            measured = 2 * self.settings.variance_samples
-            measured += 0 if self.streams is None else self.settings.drift_samples
-            samples += len(order.cohort) * measured
+            streams = self.streams is not None
+            samples += len(order.cohort) * self.settings.most_samples(streams=streams)
         return samples
 
     def evaluate(self, weights: Tensor, round_index: int) -> Evaluation:
