@@ -4,7 +4,8 @@
 
 Ten equal devices train with the default controller in simulation. One, two or three of them are
 bad in every round. Simulated devices are not checked for what is plausible, as nodes are, so the
-average is the only defence. It prints tables in Markdown.
+average is the only defence. It prints tables in Markdown, in which "ends" is a training that ended
+because no model was finite any more.
 
 - sign flip: a bad client sends its movement times -1.
 - scaling: it sends its movement times -100.
@@ -72,8 +73,8 @@ def flipped(task: fl.Task, rows: Sequence[int]) -> fl.Task:
     return replace(task, train_data=(inputs, targets))
 
 
-def accuracy(job: TrainingJob, task: fl.Task, attack: str | None, bad: int) -> float:
-    """Return the test accuracy of a training with so many bad clients."""
+def accuracy(job: TrainingJob, task: fl.Task, attack: str | None, bad: int) -> str:
+    """Return the test accuracy of a training with so many bad clients, in per cent."""
     training = build_training(job, given=Given(task=task))
     engine: Any = training.engine
     if attack == "label flip":
@@ -85,7 +86,11 @@ def accuracy(job: TrainingJob, task: fl.Task, attack: str | None, bad: int) -> f
         training = build_training(job, given=given)
     elif attack is not None:
         attacked(training.engine, ATTACKS[attack], bad)
-    return 100 * Session(training).run().history.final_metrics["accuracy"]
+    try:
+        history = Session(training).run().history
+    except fl.Diverged:
+        return "ends"
+    return f"{100 * history.final_metrics['accuracy']:.1f}"
 
 
 def attacked(engine: Any, attack: Attack, bad: int) -> None:
@@ -130,7 +135,7 @@ def main() -> None:
                         f"devices={{samples_per_second={[1000] * CLIENTS}}}",
                     ],
                 )
-                cells.append(f"{accuracy(job, task, attack, bad):.1f}")
+                cells.append(accuracy(job, task, attack, bad))
             share = f"{100 * bad // CLIENTS} %" if bad else "none"
             print(f"| {attack or 'honest'} | {share} | " + " | ".join(cells) + " |", flush=True)
 

@@ -1,5 +1,6 @@
 """A node in a process of its own: python -m tests.flower.node_process SERVER CLIENT FOLDER KEYS."""
 
+import logging
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from tests.flower.fleet import client
 
 def main(server: str, index: str, folder: str, keys: str) -> None:
     """Run the node; the files ``hang`` and ``die`` in its folder cause these faults in a round."""
+    logging.basicConfig(level=logging.INFO)
     state = Path(folder) / index
     node = Node(server, {"name": f"device {int(index) + 1}"}, read_node_keys(Path(keys)))
     signal.signal(signal.SIGTERM, lambda *_: node.leave.set())

@@ -62,10 +62,15 @@ class Server:
             "flwr-signature": b64encode(sign_message(key, stamp.encode())).decode(),
         }
 
-    def post(self, headers: dict[str, str], content: bytes | Iterator[bytes]) -> httpx.Response:
-        url = f"https://127.0.0.1:{self.port}/v1/fleet/activate-node"
+    def post(
+        self, headers: dict[str, str], content: bytes | Iterator[bytes], url: str | None = None
+    ) -> httpx.Response:
         return httpx.post(
-            url, headers=headers, content=content, verify=self.trusted, timeout=HANG_SECONDS
+            url or f"https://127.0.0.1:{self.port}/v1/fleet/activate-node",
+            headers=headers,
+            content=content,
+            verify=self.trusted,
+            timeout=HANG_SECONDS,
         )
 
     def admits_its_node(self) -> bool:

@@ -69,6 +69,11 @@ def test_nodes_compute_what_simulated_devices_compute(tmp_path: Path) -> None:
         assert outcome.report.present.tolist() == [True, False]
         assert outcome.seconds < HANG_SECONDS
 
+        # The other node leaves when the training ends.
+        engine.roster.say_goodbye("deadline")
+        assert machines.running[0].wait(HANG_SECONDS) == 0
+        assert "The training has ended, by its deadline" in machines.log.read_text()
+
 
 @pytest.mark.slow
 def test_a_node_that_hangs_is_left_out_until_it_answers(tmp_path: Path) -> None:

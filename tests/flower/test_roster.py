@@ -42,7 +42,22 @@ def test_a_node_with_the_name_of_another_key(
 ) -> None:
     roster = updated(grid(tmp_path), registered={1: "device 1", 2: "lab"})
     assert "device 2" not in roster.names
-    assert "it says that its name is device 2, but its key belongs to lab" in caplog.text
+    why = "it says that its name is device 2, but its key belongs to lab; start it with the keys of"
+    assert f"lab (node 2) is refused: {why}" in caplog.text
+    assert f"The server refuses this node: {why}" in caplog.text  # said by the node itself
+    roster._refused_until.clear()
+    roster.update()
+    assert caplog.text.count("is refused") == 1  # again, but not said again
+
+
+def test_nodes_hear_that_the_training_has_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    roster = updated(grid(tmp_path))
+    roster.say_goodbye("deadline")
+    said = "The training has ended, by its deadline. This node leaves."
+    assert caplog.text.count(said) == CLIENTS
 
 
 def test_a_device_that_reconnects_as_another_node_keeps_its_client_index(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -143,7 +143,7 @@ def train_with_nodes(
         names: The names of the nodes that were started, as far as they are known.
     """
     from dynamite_fl._cli.train import run_session
-    from dynamite_fl.flower.engine import Timeouts
+    from dynamite_fl.flower.engine import FlowerEngine, Timeouts
     from dynamite_fl.flower.job_parts import build_training
     from dynamite_fl.job.build import number_of_devices
 
@@ -167,6 +167,7 @@ def train_with_nodes(
         view,
         seconds_between_checkpoints=0.0,  # a round on real machines is too expensive to lose
         how_to_go_on="repeat the command",
+        on_end=cast(FlowerEngine, training.engine).roster.say_goodbye,
     )
 
 

@@ -3,6 +3,7 @@
 The view is shown before PyTorch is loaded, which takes seconds.
 """
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,8 +80,18 @@ def run_session(
     *,
     seconds_between_checkpoints: float = 30.0,
     how_to_go_on: str,
+    on_end: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Run a session and show its rounds.
+
+    Args:
+        job: The job.
+        training: The training.
+        folder: The run folder.
+        view: What a person sees of the training.
+        seconds_between_checkpoints: The least time between two checkpoints.
+        how_to_go_on: What the user does after an interruption.
+        on_end: Called with the limit that ended the training.
 
     Raises:
         SystemExit: Ctrl-C stopped the session. The folder holds the rounds up to then.
@@ -103,6 +114,7 @@ def run_session(
     if outcome.stopped_by is None:
         tell(f"Interrupted. To go on: {how_to_go_on}")
         raise SystemExit(INTERRUPTED)
+    on_end(outcome.stopped_by)
 
 
 def _put_on_ray(training: "Training") -> None:

@@ -187,6 +187,8 @@ def train(
             on_round=[] if on_round is None else [on_round],
             seconds_between_checkpoints=0.0,  # a round on real machines is too expensive to lose
         ).run()
+    if outcome.stopped_by is not None:
+        engine.roster.say_goodbye(outcome.stopped_by)
     return result_of(training, task, seed, outcome, run_folder)
 
 

@@ -4,13 +4,14 @@ The device's data and state stay on it. Its local model, a probe's figures and a
 are sent.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from dynamite_fl._random import random_stream
@@ -21,6 +22,7 @@ from dynamite_fl.client.messages import ClientState
 from dynamite_fl.client.model_outline import outline_of
 from dynamite_fl.flower.messages import (
     Introduction,
+    Notice,
     TrainOrder,
     Work,
     check_order,
@@ -29,9 +31,11 @@ from dynamite_fl.flower.messages import (
     train_reply,
 )
 from dynamite_fl.flower.node_state import StateFiles
+from dynamite_fl.flower.plain_text import plain
 from dynamite_fl.records import IntArray
 from dynamite_fl.task.keyed_random import keyed_random
 
+_log = logging.getLogger(__name__)
 _TRIAL_SAMPLES = 32
 
 
@@ -50,7 +54,15 @@ def client_app(make_client: Callable[[Context], Client], folder: Path | None = N
     app = ClientApp()
     app.query()(device.introduce)
     app.train()(device.train)
+    app.query("notice")(hear)
     return app
+
+
+def hear(message: Message, context: Context) -> Message:  # noqa: ARG001  as Flower calls it
+    """Log what the server tells this node, and confirm it."""
+    notice = from_content(message.content, Notice)
+    _log.log(logging.INFO if notice.is_end else logging.WARNING, "%s", plain(notice.text))
+    return Message(RecordDict(), reply_to=message)
 
 
 class _Device:

@@ -116,6 +116,8 @@ def build_training(
         optimizer=build_optimizer(job),
         compute=compute_of(job),
     )
+    first_weights = engine.model.first_weights
+    link.rules.expect_models_of(first_weights.numel() * first_weights.element_size())
     schedule, rate, fleet = schedule_of(job), settings.rate_schedule, engine.enroll()
     averaging = job.averaging or ClippedMean()  # nodes are not trusted, unless the job says so
     return Training(engine, controller, job.limits, schedule, fleet, rate, job.server, averaging)

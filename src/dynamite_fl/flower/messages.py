@@ -23,7 +23,8 @@ from dynamite_fl.errors import InvalidInput
 from dynamite_fl.flower.wire import Malformed, pack, unpack
 from dynamite_fl.training.codec import from_bytes, to_bytes
 
-TRAIN, INTRODUCE = "train", "query"  # Flower's types for the two messages that a server sends
+TRAIN, INTRODUCE = "train", "query"  # Flower's types for the messages that a server sends
+NOTICE = "query.notice"
 
 _MAX_STEPS = 1_000_000
 _MAX_SAMPLES = 1_000_000_000
@@ -52,6 +53,19 @@ class Introduction:
     seconds: float
     model: ModelOutline = _NO_OUTLINE
     streams: bool = False
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What a server tells a node beside orders.
+
+    Attributes:
+        text: A sentence for the operator of the node.
+        is_end: Whether the training has ended, so that the node leaves.
+    """
+
+    text: str
+    is_end: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,7 +131,7 @@ def _invalid_as_malformed() -> Iterator[None]:
         raise Malformed(str(error)) from None
 
 
-def to_content(record: TrainOrder | TrainReply | Introduction) -> RecordDict:
+def to_content(record: TrainOrder | TrainReply | Introduction | Notice) -> RecordDict:
     """Return the content of a message that holds a record.
 
     Example:

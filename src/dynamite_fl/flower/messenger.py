@@ -98,6 +98,10 @@ class Messenger:
         pairs = zip(message_ids, node_ids, strict=True)
         return {message_id: node_id for message_id, node_id in pairs if message_id}
 
+    def ignore_replies(self, message_ids: Iterable[str]) -> None:
+        """Discard the replies to these messages when they arrive."""
+        self._overdue |= set(message_ids)
+
     def pull_reply(self, message_id: str) -> Message | None:
         """Return the reply to a message; None if it has not arrived."""
         return next(iter(self.grid.pull_messages([message_id])), None)
@@ -144,8 +148,16 @@ class Messenger:
                 on_change(waiting.values())
             if waiting:
                 time.sleep(min(_POLL_SECONDS, seconds_left))
-        self._overdue |= set(waiting)
+        self._give_up(waiting)
         return responses
+
+    def _give_up(self, message_ids: Iterable[str]) -> None:
+        """Remove messages that nobody waits for any more; if the Grid cannot, note them."""
+        forget = getattr(self.grid, "forget", None)
+        if forget is None:
+            self._overdue |= set(message_ids)
+        else:
+            forget(message_ids)
 
     def _drop_overdue(self) -> None:
         """Discard the replies to earlier requests that arrived too late."""

@@ -50,6 +50,9 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from dynamite_fl.flower.keys import NodeKeys, read_private_key
+from dynamite_fl.flower.messages import NOTICE, Notice, from_content
+from dynamite_fl.flower.plain_text import plain
+from dynamite_fl.flower.wire import Malformed
 
 App = Callable[[Message, Context], Message]  # a ClientApp, or a function in its place
 
@@ -70,7 +73,8 @@ class Node:
         server: The server's address and port, such as ``training.example.org:9092``.
         config: The node's configuration, which the ClientApp reads: ``name``, ``state`` and so on.
         keys: The node's keys; None to connect to a server on this machine without TLS.
-        leave: An event that makes the node leave after the round that it is in.
+        leave: An event that makes the node leave after the round that it is in. It is set when
+            the server says that the training has ended.
     """
 
     server: str
@@ -79,7 +83,7 @@ class Node:
     leave: threading.Event = field(default_factory=threading.Event)
 
     def run(self, app: App) -> None:
-        """Take part until ``leave`` is set; reconnect whenever the connection is lost."""
+        """Take part until the training ends or ``leave`` is set; reconnect if necessary."""
         key_pair = self._key_pair()
         pause = _MIN_PAUSE_SECONDS
         while not self.leave.is_set():
@@ -135,10 +139,20 @@ class Node:
                 connection.disconnect()
 
 
+def _is_end(message: Message) -> bool:
+    """Tell whether a message says that the training has ended."""
+    if message.metadata.message_type != NOTICE:
+        return False
+    try:
+        return from_content(message.content, Notice).is_end
+    except Malformed:
+        return False
+
+
 def _reason(error: Exception) -> str:
     """Return the reason that the server gave, or the text of the error."""
     if isinstance(error, httpx.HTTPStatusError):
-        return f"{error.response.status_code} {error.response.text[:300]}"
+        return plain(f"{error.response.status_code} {error.response.text}")
     return str(error) or type(error).__name__
 
 
@@ -182,6 +196,8 @@ class _Connection:
             began = time.monotonic()
             reply = self._reply(app, message)
             self._send(reply, time.monotonic() - began)
+            if _is_end(message):
+                self._leave.set()
             idle_since = time.monotonic()
 
     def disconnect(self) -> None:

@@ -9,7 +9,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,9 +20,12 @@ from dynamite_fl.client.model_outline import ModelOutline
 from dynamite_fl.flower.conduct import Conduct
 from dynamite_fl.flower.messages import (
     INTRODUCE,
+    NOTICE,
     Introduction,
+    Notice,
     check_introduction,
     from_content,
+    to_content,
 )
 from dynamite_fl.flower.messenger import Messenger, Request, Response
 from dynamite_fl.flower.plain_text import plain
@@ -32,6 +35,7 @@ from dynamite_fl.flower.wire import Malformed
 _log = logging.getLogger(__name__)
 _INTRODUCTION_SECONDS = 60.0  # a node that has not introduced itself by then is asked again
 _RETRY_SECONDS = 5.0  # before a refused node is asked again
+_GOODBYE_SECONDS = 3.0  # that nodes have to hear that the training has ended
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Roster:
     _is_order_fixed: bool = False
     _introductions_due: dict[str, tuple[int, float]] = field(default_factory=dict)
     _refused_until: dict[int, float] = field(default_factory=dict)
+    _told: dict[int, str] = field(default_factory=dict)  # why each refused node was refused
 
     def __post_init__(self) -> None:
         if self.path is not None and self.path.exists():
@@ -205,11 +210,35 @@ class Roster:
         self.connected[client] = node
 
     def _refuse(self, node_id: int, reason: str) -> None:
+        """Refuse a node for a while, and tell it and the operator why, once."""
+        self._refused_until[node_id] = time.monotonic() + _RETRY_SECONDS
         self.last_refusal = plain(reason)
+        if self._told.get(node_id) == self.last_refusal:
+            return
         who = self.registered.get(node_id)
         named = f"Node {node_id}" if who is None else f"{who} (node {node_id})"
         _log.warning("%s is refused: %s.", named, self.last_refusal)
-        self._refused_until[node_id] = time.monotonic() + _RETRY_SECONDS
+        notice = Notice(f"The server refuses this node: {self.last_refusal}.")
+        self.messenger.ignore_replies(self.tell([node_id], notice))
+        self._told[node_id] = self.last_refusal
+
+    def tell(self, node_ids: Iterable[int], notice: Notice) -> list[str]:
+        """Tell nodes something, and return the ids of the messages."""
+        requests = [Request(node_id, to_content(notice)) for node_id in node_ids]
+        return list(self.messenger.send(requests, NOTICE, "notice", _INTRODUCTION_SECONDS))
+
+    def say_goodbye(self, why: str) -> None:
+        """Tell all connected nodes that the training has ended, and wait a moment for them.
+
+        Args:
+            why: The limit that ended the training.
+        """
+        nodes = [node.node_id for node in self.connected.values()]
+        notice = Notice(f"The training has ended, by its {why}. This node leaves.", is_end=True)
+        waiting, ends = self.tell(nodes, notice), time.monotonic() + _GOODBYE_SECONDS
+        while waiting and time.monotonic() < ends:
+            waiting = [sent for sent in waiting if self.messenger.pull_reply(sent) is None]
+            time.sleep(0.02)
 
     def _save(self) -> None:
         if self.path is not None and self._is_order_fixed:

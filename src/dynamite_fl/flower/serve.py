@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dynamite_fl.flower.keys import ServerKeys
+from dynamite_fl.flower.plain_text import plain
 from dynamite_fl.flower.superlink import SuperLink
 from dynamite_fl.job.runs import check_same_job, load_run
 from dynamite_fl.job.training import TrainingJob, load_training_job
@@ -13,6 +14,7 @@ from dynamite_fl.tracking.track import check_installed
 from dynamite_fl.training.run_folder import RunFolder
 
 LOG_NAME = "nodes.log"
+_LONGEST_LINE = 1000
 
 
 def open_job(folder: RunFolder, job_file: Path | None, overrides: Sequence[str]) -> TrainingJob:
@@ -45,7 +47,7 @@ def open_superlink(
 def _logging_to(path: Path) -> Iterator[None]:
     """Write what this package logs to a file."""
     handler = logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    handler.setFormatter(_OneLine("%(asctime)s %(message)s"))
     logger = logging.getLogger("dynamite_fl")
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
@@ -54,3 +56,12 @@ def _logging_to(path: Path) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         handler.close()
+
+
+class _OneLine(logging.Formatter):
+    """Writes each message as one line of limited length, whatever nodes have sent."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  as in logging
+        """Return the line of a record."""
+        record.message = plain(record.message, _LONGEST_LINE)
+        return super().formatMessage(record)

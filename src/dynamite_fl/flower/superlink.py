@@ -8,12 +8,12 @@ directly. These parts of flwr are not public, so its versions are limited.
 import logging
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from typing import Any, Self, cast
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from flwr.common.constant import NOOP_ACCOUNT_NAME, NOOP_FLWR_AID, SUPERLINK_NODE_ID
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID, TaskType
@@ -36,6 +36,7 @@ from dynamite_fl.errors import InvalidInput
 from dynamite_fl.flower import stock_bundle as stock
 from dynamite_fl.flower.auth import AuthMiddleware
 from dynamite_fl.flower.connections import connections_that_fit
+from dynamite_fl.flower.fleet_rules import FleetRules
 from dynamite_fl.flower.keys import ServerKeys
 from dynamite_fl.flower.web_server import CountedProtocol, WebServer
 
@@ -56,6 +57,7 @@ class SuperLink:
         grid: The Grid that reaches the nodes.
         registered: The name that belongs to each node's key, by node id; empty without keys.
         connections: The open connections.
+        rules: What nodes may send.
 
     Raises:
         InvalidInput: Without keys, the host is not this machine; or the port cannot be used.
@@ -79,6 +81,7 @@ class SuperLink:
             self._state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, key, 0): name
             for name, key in node_keys.items()
         }
+        self.rules = FleetRules(self._state)
         self.grid, self._task = self._start_run()
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -136,7 +139,7 @@ class SuperLink:
         )
         app.state.linkstate_factory = self._states
         app.state.enable_supernode_auth = keys is not None
-        app.include_router(fleet_router)
+        app.include_router(fleet_router, dependencies=[Depends(self.rules)])
         return uvicorn.Config(
             app,
             http=CountedProtocol,
@@ -149,7 +152,7 @@ class SuperLink:
             ssl_keyfile=None if keys is None else str(keys.private_key),
         )
 
-    def _start_run(self) -> tuple[HttpGrid, Any]:
+    def _start_run(self) -> "tuple[ForgettingGrid, Any]":
         """Start a run, as a ServerApp would have one, and return its Grid and its task."""
         state = self._state
         run_id = state.create_run(
@@ -168,10 +171,21 @@ class SuperLink:
         (task,) = state.get_tasks(task_ids=[run.primary_task_id])
         TaskIdentity.task_id, TaskIdentity.run_id = task.task_id, run_id
         TaskIdentity.node_id = SUPERLINK_NODE_ID
-        grid = HttpGrid(token="in-process")  # noqa: S106  it never leaves the process
+        grid = ForgettingGrid(token="in-process")  # noqa: S106  it never leaves the process
+        grid.forget = self.rules.forget
         grid.set_run(run)
         grid._client = cast(Any, _InProcessRuntime(state, task))
         return grid, task
+
+
+class ForgettingGrid(HttpGrid):
+    """A Grid that can remove messages that nobody waits for.
+
+    Attributes:
+        forget: Removes the messages with these ids, and what came of their replies.
+    """
+
+    forget: Callable[[Iterable[str]], None]
 
 
 class _InProcessRuntime:
