@@ -47,7 +47,7 @@ def compare_with_last_round(
     before: GainEstimate, path: PathReport, local_steps: int, rate: float
 ) -> GainEstimate:
     """Update the gain by a comparison that includes the last round."""
-    with_last = replace(gain._include_last_round(before), last_steps=0)
+    with_last = replace(gain._include_last_round(before), last_way=0.0)
     return gain.update_gain(with_last, path, local_steps, rate)
 
 
@@ -64,27 +64,59 @@ def without_noise(variance: FloatArray, *_: object) -> FloatArray:
 def grow_from_mean(
     before: GainEstimate, path: PathReport, local_steps: int, rate: float
 ) -> GainEstimate:
-    """Update the gain so that local steps at most double their mean."""
+    """Update the gain so that ways at most double their mean."""
     after = gain.update_gain(before, path, local_steps, rate)
-    return replace(after, newest_steps=after.mean_steps)
+    return replace(after, newest_way=after.mean_way)
+
+
+def keep_rate(_: Feedback, state: FeedbackState) -> list[float]:
+    """Return the learning rate that clients found in the first round."""
+    return [state.learning_rate]
 
 
 best = Feedback._best
 
 
 def one_size(
-    self: Feedback, fleet: Fleet, limits: Limits, rounds: int, state: FeedbackState
+    self: Feedback, fleet: Fleet, limits: Limits, rounds: int, state: FeedbackState, rate: float
 ) -> Plan:
     """Plan the same batch size for all clients, the largest that fits."""
-    plan = best(self, fleet, limits, rounds, state)
+    plan = best(self, fleet, limits, rounds, state, rate)
     size = largest_batch(fleet, limits, plan.rounds, plan.local_steps)
     limits = replace(limits, rounds=plan.rounds)
     shared = constant_plan(fleet, limits, plan.local_steps, max(size, 1))
-    return replace(shared, bound=plan.bound)
+    return replace(shared, bound=plan.bound, learning_rate=rate)
+
+
+def same_steps(
+    self: Feedback, fleet: Fleet, limits: Limits, rounds: int, state: FeedbackState, rate: float
+) -> Plan:
+    """Plan 16 local steps in every round, with the best batch sizes."""
+    least = patch.object(feedback, "_LEAST_STEPS", 16)
+    with least, patch.object(feedback, "_most_steps_before_end", lambda *_: 16):
+        return best(self, fleet, limits, rounds, state, rate)
+
+
+def same_batch(
+    self: Feedback, fleet: Fleet, limits: Limits, rounds: int, state: FeedbackState, rate: float
+) -> Plan:
+    """Plan batches of 8 samples, with as many steps and rounds as then fit."""
+    plan = best(self, fleet, limits, rounds, state, rate)
+    limits = replace(limits, rounds=plan.rounds)
+    steps = plan.local_steps
+    while steps > 1 and largest_batch(fleet, limits, plan.rounds, steps) < 8:
+        steps -= 1
+    shared = constant_plan(fleet, limits, steps, 8)
+    return replace(shared, bound=plan.bound, learning_rate=rate)
 
 
 VARIANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "all of it": nullcontext,
+    "the first rate stays": lambda: patch.object(Feedback, "_rates", keep_rate),
+    "the largest stable rate": lambda: patch.object(feedback, "_RATE_SHARES", (1.0,)),
+    "16 steps in every round": lambda: patch.object(Feedback, "_best", same_steps),
+    "batches of 8": lambda: patch.object(Feedback, "_best", same_batch),
+    "a short first round": lambda: patch.object(feedback, "long_first_plan", lambda *_: None),
     "second halves ignored": lambda: patch.object(GainEstimate, "persistence", 1.0),
     "gain falls linearly": lambda: patch.object(gain, "_POWER", 1),
     "gain falls by the fifth power": lambda: patch.object(gain, "_POWER", 5),

@@ -73,8 +73,8 @@ def global_pl_constant(loss: LossEstimates) -> float:
     The clients' own gradients give |g_i|^2 = 2 c_i F_i. All clients have equally much data here.
     """
     latest = loss.latest
-    squares = np.mean(2 * latest.pl_constant * latest.loss) - np.mean(latest.divergence**2)
-    return float(max(squares, 0.0) / (2 * np.mean(latest.loss)))
+    squares = float(np.mean(2 * latest.pl_constant * latest.loss) - np.mean(latest.divergence**2))
+    return max(squares, 0.0) / (2 * float(np.mean(latest.loss)))
 
 
 def studied(training: Training, rate: float) -> Iterator[dict[str, Any]]:
@@ -122,8 +122,9 @@ def main() -> None:
     arguments = parser.parse_args()
     job = load_experiment("online-accuracy").job_of("paper", arguments.panel, "dynamite", 0)
     training = build_training(job, arguments.data_dir)
+    rate = float(job.tables["training"]["learning_rate"])
     with one_thread():
-        for found in islice(studied(training, job.settings.learning_rate), arguments.rounds):
+        for found in islice(studied(training, rate), arguments.rounds):
             line = json.dumps(found)
             print(line, flush=True)
             if arguments.out is not None:

@@ -50,7 +50,7 @@ def train(
     task: Task | str,
     *,
     limits: Limits,
-    learning_rate: float,
+    learning_rate: float | None = None,
     devices: Devices | Fleet | str = DEFAULT_DEVICES,
     partition: PartitionRecipe | None = None,
     stream: Stream | None = None,
@@ -87,7 +87,8 @@ def train(
     Args:
         task: The model, the loss and the data, or a ``module:function`` that returns them.
         limits: The deadline, the budget, the prices and the rounds of the training.
-        learning_rate: The step size of local steps, the largest one if it changes.
+        learning_rate: The step size of local steps, the largest one if it changes. Default: it is
+            chosen during the training.
         devices: The name of an embedded fleet, a CSV file, ``Devices``, or a ``Fleet``, of which
             the names and speeds are used.
         partition: How the data is split among the devices. Default: every device gets the same
@@ -158,7 +159,6 @@ def train(
         ...     task,
         ...     devices=fl.Devices(samples_per_second=[100, 200, 400], latency=0.1),
         ...     limits=fl.Limits(deadline=30, budget=60, cost_per_sample=0.002, cost_per_round=1),
-        ...     learning_rate=0.1,
         ... )
         >>> result.metrics["accuracy"] > 0.9, result.stopped_by
         (True, 'budget')

@@ -275,6 +275,7 @@ class Plan:
             ``budget``, ``deadline``, ``samples``, ``buffer_size``, ``max_local_steps``.
         rate_factors: The learning rate of each client, relative to that of the round. None if all
             clients have the same.
+        learning_rate: eta, the step size of local steps. None if the plan does not choose it.
     """
 
     rounds: int
@@ -285,6 +286,7 @@ class Plan:
     bound: float
     binding: tuple[str, ...]
     rate_factors: FloatArray | None = None
+    learning_rate: float | None = None
 
     @property
     def total_batch(self) -> int:

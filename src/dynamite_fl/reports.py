@@ -5,7 +5,9 @@ client was absent or did not measure the value. A report holds no weights and no
 a small sketch of how far the local steps moved the model.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from dynamite_fl.records import BoolArray, FloatArray, IntArray
 
@@ -56,6 +58,10 @@ class PathReport:
     gradient: FloatArray | None = None
 
 
+def _not_measured() -> FloatArray:
+    return np.empty(0)
+
+
 @dataclass(frozen=True, eq=False)
 class RoundReport:
     """One round as the server saw it.
@@ -64,7 +70,8 @@ class RoundReport:
         round_index: k, counted from 1.
         clients: The indices of the cohort's clients in the fleet.
         local_steps: tau_k, the local steps of the round.
-        learning_rate: eta, the step size of the round's local steps.
+        learning_rate: eta, the step size of the round's local steps; the clients' mean if each
+            found its own.
         batch_sizes: s_i^k, the samples of each client in a local step.
         present: Whether the client's update was received.
         samples: D_i^k, the number of samples that the client has received so far.
@@ -73,6 +80,11 @@ class RoundReport:
         probe: The measurements of the loss. None in a round without a probe.
         path: The movement of the local steps. None if it was not requested, or if no update was
             averaged.
+        first_losses: The loss of the client's first batch at the global model.
+        stable_rates: The largest stable learning rate of the client, if it tried some.
+        steepness: The slope of the client's loss along its trial step, divided by its rate.
+        ruining_rate: The learning rate that has ruined the model, so that the training returned to
+            an earlier one. None if the model is good.
     """
 
     round_index: int
@@ -84,5 +96,9 @@ class RoundReport:
     samples: FloatArray
     step_seconds: FloatArray
     comm_seconds: FloatArray
-    probe: Probe | None
+    probe: Probe | None = None
     path: PathReport | None = None
+    first_losses: FloatArray = field(default_factory=_not_measured)
+    stable_rates: FloatArray = field(default_factory=_not_measured)
+    steepness: FloatArray = field(default_factory=_not_measured)
+    ruining_rate: float | None = None

@@ -140,7 +140,8 @@ def final_errors(folder: Path) -> dict[str, float]:
     for history in folder.glob("*/history.jsonl"):
         contender = history.parent.name.rpartition("-")[0]
         last = json.loads(history.read_text().splitlines()[-1])
-        finals.setdefault(contender, []).append(last["metrics"]["rmse"])
+        if last["metrics"] is not None:  # a training that was ruined ends without them
+            finals.setdefault(contender, []).append(last["metrics"]["rmse"])
     return {name: statistics.fmean(errors) for name, errors in finals.items()}
 
 

@@ -51,7 +51,7 @@ def test_rates_and_servers_of_contenders_are_in_their_jobs(tmp_path: Path) -> No
         "dynamite@2-7",
     ]
     tables = [run.job.tables for run in runs]
-    rates = [table["training"]["learning_rate"] for table in tables]
+    rates = [table["training"].get("learning_rate") for table in tables]
     assert rates == [job.settings.learning_rate, 0.3, 0.1, 0.1, 2.0]
     assert [table["controller"]["name"] for table in tables] == ["fedavg"] * 4 + ["dynamite"]
     momentum = {"name": "fedavgm", "learning_rate": 1.0, "momentum": 0.5}  # the job's own

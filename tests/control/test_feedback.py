@@ -5,6 +5,7 @@ import pytest
 
 from dynamite_fl import Fleet, Limits, Plan
 from dynamite_fl.control.estimate.gain import GainEstimate
+from dynamite_fl.control.estimate.rate import RateEstimate
 from dynamite_fl.control.feedback import Feedback, FeedbackState
 from dynamite_fl.reports import PathReport, RoundReport
 
@@ -13,14 +14,15 @@ FLEET = Fleet(
 )
 LIMITS = Limits(rounds=100, deadline=1e4, budget=900, cost_per_sample=0.05, cost_per_round=1)
 BOTH = np.array([0, 1])
-CONTROL = Feedback(learning_rate=0.1)
+RATE = 0.1
+CONTROL = Feedback(learning_rate=RATE)
 
 
 def state(first_gain: float, second_gain: float, steps: float = 8.0) -> FeedbackState:
     gain = GainEstimate(
-        mean_steps=steps, first_gain=first_gain, second_gain=second_gain, gain_weight=9.0
+        mean_way=RATE * steps, first_gain=first_gain, second_gain=second_gain, gain_weight=9.0
     )
-    return FeedbackState(gain, np.array([4.0, 4.0]), 1000.0, CONTROL.learning_rate)
+    return FeedbackState(gain, np.array([4.0, 4.0]), 1000.0, RATE, RateEstimate(), rounds=100)
 
 
 def plan_of(given: FeedbackState, limits: Limits = LIMITS) -> Plan:
@@ -43,10 +45,17 @@ def of_a_round(path: PathReport, learning_rate: float = 0.1) -> RoundReport:
     )
 
 
-def test_the_first_round_has_four_steps_on_all_that_fits() -> None:
-    """Of 900, 100 rounds leave 8 each for samples: 160 of them, 40 a step, 20 a client."""
+def test_the_first_round_has_a_fair_share_of_the_limits() -> None:
+    """A fiftieth of 900 pays for 340 samples of both: not for 64 steps on 4 each, but for 32."""
     plan, _ = CONTROL.start(FLEET, LIMITS, BOTH)
-    assert (plan.local_steps, plan.batch_sizes.tolist()) == (4, [20, 20])
+    assert (plan.local_steps, plan.batch_sizes.tolist()) == (32, [5, 5])
+    assert plan.learning_rate == RATE
+
+
+def test_a_first_round_without_room_has_four_steps_on_all_that_fits() -> None:
+    """Of 900, 750 rounds leave 0.2 each for samples: 4 of them, which is one step of both."""
+    plan, _ = CONTROL.start(FLEET, replace(LIMITS, budget=30, cost_per_round=0.1), BOTH)
+    assert (plan.local_steps, plan.batch_sizes.tolist()) == (4, [1, 1])
 
 
 def test_one_step_where_no_more_is_allowed_or_fits() -> None:
@@ -61,7 +70,7 @@ def test_local_steps_double_at_most_and_halve_where_they_lose() -> None:
     assert plan_of(state(1.0, 1.0)).local_steps == 16
     assert plan_of(state(1.0, -1.0, steps=16.0)).local_steps == 8
     grown = state(1.0, 1.0)
-    grown = replace(grown, gain=replace(grown.gain, newest_steps=12.0))
+    grown = replace(grown, gain=replace(grown.gain, newest_way=1.2))
     assert plan_of(grown).local_steps == 24  # twice the newest, if that was more than the mean
     assert plan_of(state(1.0, 1.0, steps=1.0)).local_steps == 4  # never caught in single steps
 
@@ -69,12 +78,12 @@ def test_local_steps_double_at_most_and_halve_where_they_lose() -> None:
 def test_steps_that_diverged_are_not_tried_again() -> None:
     for fewest, steps in ((6.0, 6), (2.0, 4)):
         given = state(1.0, 1.0)
-        given = replace(given, gain=replace(given.gain, most_steps=fewest))
+        given = replace(given, gain=replace(given.gain, most_way=RATE * fewest))
         assert plan_of(given).local_steps == steps
 
 
 def test_the_last_rounds_are_short() -> None:
-    for rounds, steps in ((1, 4), (2, 8), (3, 16), (9, 100)):  # a hundred are allowed
+    for rounds, steps in ((1, 4), (2, 8), (3, 16), (5, 64), (6, 100)):  # a hundred are allowed
         limits = replace(LIMITS, rounds=rounds, budget=1e6)
         assert plan_of(state(1.0, 1.0, steps=64.0), limits).local_steps == steps
 
@@ -119,7 +128,7 @@ def test_what_cannot_be_a_gradient_is_not_learned_from() -> None:
     for far in (1e300, np.inf, np.nan):
         path = PathReport(np.array([far, 1.0]), np.ones(2), np.array([np.nan, 1e40]))
         _, after = CONTROL.adapt(of_a_round(path), FLEET, LIMITS, BOTH, known)
-        assert after.gain.last_steps == 0
+        assert after.gain.last_way == 0
         assert np.isnan(after.gradient_variance).all()
 
 

@@ -31,11 +31,11 @@ def test_a_folder_holds_its_job(begun: RunFolder) -> None:
 @pytest.mark.parametrize(
     ("override", "difference"),
     [
-        ("training.learning_rate=99", "training.learning_rate is 0.05 there and 99 here"),
+        ("training.learning_rate=99", "training.learning_rate is not set there and 99 here"),
         ("limits.deadline=7", "limits.deadline is 120 there and 7 here"),
         ("devices=vm20", "devices is "),
         ("server=fedexp", 'server.name is "average" there and "fedexp" here'),
-        ("training.schedule=linear", 'training.schedule is "constant" there and "linear" here'),
+        ("training.seed=1", "training.seed is 0 there and 1 here"),
         ("stream.preset=burst", "stream is not set there and "),
         ("task.model=softmax", 'task.model is "perceptron" there and "softmax" here'),
     ],
@@ -89,7 +89,7 @@ def test_a_run_that_trained_nothing_may_be_begun_anew(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     open_run(folder, job("training.learning_rate=99"), data={})
     open_run(folder, job(), data={})
-    assert load_run(folder).settings.learning_rate == 0.05
+    assert load_run(folder).settings.learning_rate is None
 
 
 def test_a_job_file_says_the_same_as_its_run_folder(begun: RunFolder) -> None:

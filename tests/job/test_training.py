@@ -38,7 +38,7 @@ def test_tables_that_are_left_out_have_defaults() -> None:
     assert "stream" not in tables
 
 
-@pytest.mark.parametrize("missing", ["task", "limits", "training"])
+@pytest.mark.parametrize("missing", ["task", "limits"])
 def test_tables_that_are_needed(missing: str) -> None:
     tables = {name: table for name, table in LEAST.items() if name != missing}
     with pytest.raises(JobError, match=rf"the job lacks \[{missing}\]"):

@@ -82,7 +82,7 @@ def test_clients_with_test_data_of_their_own_are_recorded_in_the_order_of_the_fl
 
 
 def test_the_slowest_client_determines_the_duration_of_a_round() -> None:
-    for record in records_of():
+    for record in records_of("training.learning_rate=0.05"):  # without trials of rates
         steps, comms = record.step_seconds or (), record.comm_seconds or ()
         seconds = [
             record.local_steps * (step or 0.0) + (comm or 0.0)
@@ -121,7 +121,9 @@ def test_lines_stay_short_however_many_clients_there_are() -> None:
 
 
 def test_the_learning_rate_is_recorded_where_it_changes() -> None:
-    assert all(record.learning_rate is None for record in records_of())
-    rates = [record.learning_rate for record in records_of("training.schedule=linear")]
+    given = "training.learning_rate=0.05"
+    assert all(record.learning_rate is None for record in records_of(given))
+    assert all(record.learning_rate is not None for record in records_of())
+    rates = [record.learning_rate for record in records_of(given, "training.schedule=linear")]
     assert rates[0] == 0.05
     assert all(rate is not None and 0 < rate < 0.05 for rate in rates[1:])

@@ -28,8 +28,8 @@ def parsed(**values: Any) -> RoundRecord:
 
 def test_a_line_has_the_fields_in_their_order() -> None:
     always = list(json.loads(record(1).to_line()))
-    assert always == [field.name for field in fields(RoundRecord)][:18]
-    assert always[15:] == ["metrics", "loss", "estimates"]
+    assert always == [field.name for field in fields(RoundRecord)][:19]
+    assert always[16:] == ["metrics", "loss", "estimates"]
     full = record(
         1,
         learning_rate=0.1,

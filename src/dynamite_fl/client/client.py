@@ -36,6 +36,7 @@ from dynamite_fl.client.messages import ClientState, Order, Reply
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.probe import ProbeMemory, measure
 from dynamite_fl.client.probe_settings import ProbeSettings
+from dynamite_fl.client.rate_trial import try_rates
 from dynamite_fl.client.sketch import sketch
 from dynamite_fl.client.unsound_samples import refuse_unsound_samples
 from dynamite_fl.errors import NoSampleYet
@@ -114,18 +115,34 @@ def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[R
 
     Args:
         rounds: The rounds of clients that share their model and samples. Their orders are the same
-            except for client and batch size.
+            except for client and batch size. If they ask for a search of the learning rate, there
+            is only one round.
         steps: Computes the local steps of as many clients as there are rounds.
     """
+    first_batches = [started.batches[0] for started in rounds]
+    order, trial = try_rates(rounds[0].order, first_batches, steps)
     results = take_local_steps(
-        order=rounds[0].order,
+        order=order,
         batches=[started.batches for started in rounds],
         stored=[started.client.rows(started.state).size for started in rounds],
         steps=steps,
     )
-    return [
+    replies = [
         started.client.reply(started, result, steps)
         for started, result in zip(rounds, results, strict=True)
+    ]
+    return [
+        replace(
+            reply,
+            learning_rate=order.learning_rate,
+            stable_rate=float(stable_rate),
+            steepness=float(steepness),
+            trial_gradients=trial.gradients,
+            measured_samples=reply.measured_samples + trial.gradients * batch.size,
+        )
+        for reply, stable_rate, steepness, batch in zip(
+            replies, trial.stable_rates, trial.steepness, first_batches, strict=True
+        )
     ]
 
 
@@ -221,6 +238,7 @@ class Client:
             measured_samples=0,
             state=replace(steps.kept_state(), buffer=state.buffer),
             path=results.path,
+            first_loss=results.first_loss,
         )
         if results.memory is None:  # the controller does not use probes
             return reply

@@ -29,11 +29,11 @@ class Measured:
 
     Attributes:
         losses: The loss of each client's batch before the step, (n,).
-        gradients: The gradient of that loss, (n, trained).
+        gradients: The gradient of that loss, (n, trained); None if it was not asked for.
     """
 
     losses: Tensor
-    gradients: Tensor
+    gradients: Tensor | None = None
 
 
 class StepComputer(Protocol):
@@ -51,12 +51,12 @@ class StepComputer(Protocol):
         """Begin a round of so many clients at the order's global model."""
         ...
 
-    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured | None:
+    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured:
         """Take one local step of each client.
 
         Args:
             batches: The rows of each client's batch, n arrays.
-            measure: Whether to return losses and gradients. A step without them is faster.
+            measure: Whether to return gradients. A step without them is faster.
         """
         ...
 
@@ -125,21 +125,19 @@ class AutogradSteps:
         sums_are_used = order.path and not self._settings.is_plain
         self._sums = [torch.zeros_like(p) for p in model.parameters] if sums_are_used else None
 
-    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured | None:
+    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured:
         """Take one local step; see ``StepComputer``."""
         (rows,) = batches
         with user_code("loading a batch of training samples"):
             batch = self.samples.batch(rows)
         loss = self.model.backward(batch)
-        measured = None
-        if measure:
-            measured = Measured(loss.cpu()[None], self.model.read_gradient()[None])
+        gradients = self.model.read_gradient()[None] if measure else None
         if self._sums is not None:
             for total, parameter in zip(self._sums, self.model.parameters, strict=True):
                 total.add_(zero_if_none(parameter))
         self._change_gradients()
         self._optimizer.step()
-        return measured
+        return Measured(loss[None], gradients)
 
     def weights(self) -> Tensor:
         """Return the local model; see ``StepComputer``."""
@@ -177,6 +175,7 @@ class StepResults:
 
     Attributes:
         weights: The local model after the last step, (d,).
+        first_loss: The loss of the first batch at the global model.
         memory: What a later probe compares with; None if the order asks for no memory.
         gradient: The gradient of the first batch at the global model, (trained,); None if the
             order asks for no memory.
@@ -184,6 +183,7 @@ class StepResults:
     """
 
     weights: Tensor
+    first_loss: float
     memory: ProbeMemory | None
     gradient: Tensor | None
     path: StepPath | None
@@ -202,30 +202,33 @@ def take_local_steps(
     """
     steps.begin(order, len(batches))
     path = PathRecorder(order.weights, steps.trained)
-    first: Measured | None = None
+    seen: list[Measured] = []
     for index in range(order.local_steps):
         is_last = index + 1 == order.local_steps
         before = steps.weights() if order.remember and is_last else None
         step_batches = [client_batches[index] for client_batches in batches]
         measured = steps.step(step_batches, measure=_is_measured(order, index))
-        first = first or measured
-        if measured is not None:
+        seen = [*seen[:1], measured]
+        if measured.gradients is not None:
             path.record_gradients(measured.gradients)
         if order.path and index + 1 == steps_in_first_half(order.local_steps):
             path.record_first_half(steps.weights(), steps.gradient_sum())
+    first, measured = seen[0], seen[-1]
     weights = steps.weights()
     last_batches = [client_batches[-1] for client_batches in batches]
     paths: Sequence[StepPath | None] = [None] * len(batches)
     if order.path:
         paths = path.paths([batch.size for batch in last_batches], stored)
-    if before is None or first is None or measured is None:
-        results = zip(weights.unbind(), paths, strict=True)
-        return [StepResults(local, None, None, local_path) for local, local_path in results]
+    first_losses = first.losses.tolist()
+    if before is None or first.gradients is None or measured.gradients is None:
+        results = zip(weights.unbind(), first_losses, paths, strict=True)
+        return [StepResults(local, loss, None, None, way) for local, loss, way in results]
     # The order asks for a memory, so ``measured`` is the last step and ``before`` what it began at.
-    last_losses, first_losses = measured.losses.tolist(), first.losses.tolist()
+    last_losses = measured.losses.tolist()
     return [
         StepResults(
             weights=weights[client],
+            first_loss=first_losses[client],
             memory=ProbeMemory(
                 batch=batch,
                 weights=before[client, : steps.trained],

@@ -1,5 +1,6 @@
 """The order that a client gets, the reply that it gives and the state that it keeps."""
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -8,6 +9,13 @@ from dynamite_fl.client.optimizer import StateEntry
 from dynamite_fl.client.probe import ProbeFigures, ProbeMemory
 from dynamite_fl.client.step_path import StepPath
 from dynamite_fl.stream.buffer import Buffer
+
+# Whether a client tries learning rates before its local steps (``rate_trial.py``):
+# - "none": it does not,
+# - "check": it takes one trial step of the order's rate,
+# - "search": it searches for the largest stable rate,
+# - "adopt": it searches for it, and takes its local steps with half of it.
+RATE_TRIALS = ("none", "check", "search", "adopt")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +35,8 @@ class Order:
         sketch: Whether the client sends a sketch of the probe's gradient instead of the gradient.
         free_probes: Whether a probe costs nothing. Then it is the one that the paper prints, which
             computes more gradients (``probe.py``).
+        rate_trial: Whether the client tries learning rates before its local steps, one of
+            ``RATE_TRIALS``.
     """
 
     client: int
@@ -40,6 +50,7 @@ class Order:
     path: bool = False
     sketch: bool = False
     free_probes: bool = False
+    rate_trial: str = "none"
 
     @property
     def reuses_batch(self) -> bool:
@@ -91,9 +102,15 @@ class Reply:
             it, (m,); None without a probe.
         gradient_variance: The gradient variance, M_i; None if it was never measured.
         measured_samples: The number of samples that were computed on to measure the gradient
-            variance and the drift in this round.
+            variance, the drift and the stable rate in this round.
         state: The state for the next round.
         path: The path of the local steps; None if the order does not ask for it.
+        first_loss: The loss of the first batch at the global model.
+        learning_rate: The learning rate of the local steps.
+        stable_rate: The largest stable learning rate; NaN if it was not tried.
+        steepness: The slope of the loss along the trial step, divided by the learning rate. With
+            plain SGD it is the squared norm of the gradient. NaN if no rate was tried.
+        trial_gradients: The number of gradients that were computed to find it.
     """
 
     weights: Tensor
@@ -104,3 +121,8 @@ class Reply:
     measured_samples: int
     state: ClientState
     path: StepPath | None = None
+    first_loss: float = math.nan
+    learning_rate: float = math.nan
+    stable_rate: float = math.nan
+    steepness: float = math.nan
+    trial_gradients: int = 0

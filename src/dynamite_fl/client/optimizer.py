@@ -200,6 +200,7 @@ def load_state(optimizer: torch.optim.Optimizer, entries: Sequence[StateEntry]) 
     """Put a state that ``read_state`` returned into an optimiser."""
     state: dict[int, dict[str, Tensor]] = {}
     for entry in entries:
-        state.setdefault(entry.parameter, {})[entry.name] = entry.value
+        # The optimiser changes its state in place, so it gets a copy.
+        state.setdefault(entry.parameter, {})[entry.name] = entry.value.clone()
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -4,7 +4,8 @@ The paper's bound uses constants that are estimated during training. If data dif
 clients, these estimates are wrong by large factors, so this controller does not use them. It
 measures how much local steps gain, from the path that the model takes (``estimate/gain.py``). It
 measures how much harm small batches do, from the variance of gradients. The exact planner
-(``plan/cooptfl.py``) weighs both against time and money. docs/control.md has the reasons.
+(``plan/cooptfl.py``) weighs both against time and money, for several learning rates that are stable
+(``estimate/rate.py``). docs/control.md has the reasons.
 """
 
 import math
@@ -16,7 +17,9 @@ from numpy.typing import ArrayLike
 from dynamite_fl._validate import check_number
 from dynamite_fl.control.controller import Measure
 from dynamite_fl.control.estimate.gain import GainEstimate, expected_gain, update_gain
+from dynamite_fl.control.estimate.rate import RateEstimate, update_rate
 from dynamite_fl.control.estimate.speed import fill_with_median
+from dynamite_fl.control.first_round import long_first_plan
 from dynamite_fl.control.fitting import constant_plan, largest_batch
 from dynamite_fl.plan.cooptfl import best_plan
 from dynamite_fl.plan.feasibility import Infeasible, fit_rounds
@@ -24,8 +27,12 @@ from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
 from dynamite_fl.reports import PathReport, RoundReport
 
 _LEAST_STEPS = 4  # each half of a round then has two steps, so that oscillations cancel in it
-_MOST_GROWTH = 2.0  # the largest number of local steps considered, relative to recent rounds
-_SHORT_ENDING = 16  # the number of last rounds whose local steps are limited
+_MOST_GROWTH = 2.0  # the longest way and the largest rate considered, relative to recent rounds
+_SHORT_ENDING = 5  # the most last rounds whose local steps are limited
+_ENDING_SHARE = 8  # one round in so many belongs to the ending
+_FIRST_GUESS = 0.1  # the learning rate at which clients begin to search for theirs
+_RATE_SHARES = (1.0, 0.5, 0.25, 0.125)  # the rates to choose from, relative to the largest stable
+_STABLE_FALL = 0.7  # the share by which the slope falls in a step of the largest stable rate
 _FEWER_ROUNDS = 0.85  # the next number of rounds to try, relative to the one before
 _LARGEST_MOVEMENT = 1e15  # a larger one shows that training has diverged, which the loop reports
 _VARIANCE_MEMORY = 0.7  # the weight of the earlier gradient variance beside a new measurement
@@ -40,39 +47,48 @@ class FeedbackState:
         gradient_variance: M_i of every client, shape (n,). NaN if it was not measured yet.
         first_samples: The total number of samples of all clients before the first round.
         learning_rate: eta, the step size of the last round's local steps.
+        rate: The largest stable learning rate.
+        rounds: The number of rounds that were played.
     """
 
     gain: GainEstimate
     gradient_variance: FloatArray
     first_samples: float
     learning_rate: float
+    rate: RateEstimate
+    rounds: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Feedback:
-    """Chooses the local steps, batch sizes and rounds that gain most with what remains.
+    """Chooses the rate, local steps, batch sizes and rounds that gain most with what remains.
 
     The rest of the training is planned as if all its rounds were alike. Then n rounds lower the
     loss by n times the gain of one round. The noise of their batches stays in the model and raises
     the loss by eta/4 sum_i (D_i/D)^2 M_i/s_i (docs/control.md), where eta is the effective learning
-    rate of the optimiser. While many rounds remain, the gain
-    matters more. Towards the end, the noise matters more, and batches grow.
+    rate of the optimiser. While many rounds remain, the gain matters more. Towards the end, the
+    noise matters more, and batches grow.
 
-    A round has at least four local steps, unless the limits allow fewer, and at most twice as many
-    as recent rounds. The last round has four, the round before it at most eight, and so on, because
-    only later rounds correct the drift of clients in a round. If a number of local steps has
-    diverged, no later round has more than half of it. If the limits give a number of rounds, it is
-    an upper limit: fewer rounds are planned if they gain more, unless data streams in.
+    A learning rate that is not given is chosen among some that are stable by the trials of clients
+    (``estimate/rate.py``), and is at most twice that of the last round. The gain of a round depends
+    on its way, local steps times rate. A way is at most twice as long as those of recent rounds.
+
+    A round has at least four local steps, unless the limits allow fewer. In the last eighth of a
+    training, at most five rounds, steps are few: the last round has four, the round before it at
+    most eight, and so on, because only later rounds correct the drift of clients in a round. If a
+    way has diverged, no later way is longer than half of it. If the limits give a number of rounds,
+    it is an upper limit: fewer rounds are planned if they gain more, unless data streams in.
 
     Attributes:
         learning_rate: eta, the step size of local steps before the first round. Later, plans are
-            made with the learning rate of the last round.
+            made with the learning rate of the last round. Default: it is chosen in every round.
     """
 
-    learning_rate: float
+    learning_rate: float | None = None
 
     def __post_init__(self) -> None:
-        check_number("learning_rate", self.learning_rate, positive=True)
+        if self.learning_rate is not None:
+            check_number("learning_rate", self.learning_rate, positive=True)
 
     @property
     def measures(self) -> Measure:
@@ -88,6 +104,7 @@ class Feedback:
             return {}
         numbers = {
             "gain": state.learning_rate * state.gain.first_gain,
+            "stable_rate": state.rate.stable,
             "persistence": state.gain.persistence,
         }
         measured = state.gradient_variance[np.isfinite(state.gradient_variance)]
@@ -96,10 +113,18 @@ class Feedback:
         return numbers
 
     def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, FeedbackState]:
-        """Plan the least number of local steps, because no gain is known yet."""
+        """Plan a long round, which shows what shorter and longer rounds gain.
+
+        If the learning rate is to be chosen, clients search for theirs in this round.
+        """
         no_variance, samples = np.full(len(fleet), np.nan), float(fleet.samples.sum())
-        state = FeedbackState(GainEstimate(), no_variance, samples, self.learning_rate)
-        return self._plan(fleet, limits, cohort, state), state
+        rate = self.learning_rate or _FIRST_GUESS
+        state = FeedbackState(GainEstimate(), no_variance, samples, rate, RateEstimate())
+        least = min(_LEAST_STEPS, limits.max_local_steps)
+        plan = long_first_plan(fleet.subset(cohort), limits, least)
+        if plan is None:
+            return self._plan(fleet, limits, cohort, state), state
+        return replace(plan, learning_rate=rate), state
 
     def adapt(
         self,
@@ -111,7 +136,12 @@ class Feedback:
     ) -> tuple[Plan, FeedbackState]:
         """Learn from the last round, and return the best plan for all that remains."""
         path, rate = report.path, report.learning_rate
-        state = replace(state, learning_rate=rate)
+        state = replace(
+            state,
+            learning_rate=rate,
+            rate=update_rate(state.rate, report),
+            rounds=state.rounds + 1,
+        )
         if path is not None and _is_finite(path):
             state = replace(
                 state,
@@ -134,16 +164,18 @@ class Feedback:
             rounds = fit_rounds(clients, limits, least).rounds
         except Infeasible:  # not even a round of the least number of steps fits: use one step
             rounds = fit_rounds(clients, limits).rounds or 1
-            return constant_plan(clients, limits, 1, largest_batch(clients, limits, rounds, 1))
+            plan = constant_plan(clients, limits, 1, largest_batch(clients, limits, rounds, 1))
+            return replace(plan, learning_rate=self._rates(state)[0])
         keep_rounds = rounds is not None and _data_streams(fleet, state)
-        if (
-            rounds is None
-        ):  # the limits do not give the rounds: as many as the smallest batches allow
+        if rounds is None:  # the limits do not give them: as many as the smallest batches allow
             rounds = constant_plan(clients, limits, least, 1).rounds
-        best = self._best(clients, limits, rounds, state)
+        plans = {
+            rate: self._best(clients, limits, rounds, state, rate) for rate in self._rates(state)
+        }
+        rate, best = min(plans.items(), key=lambda choice: choice[1].bound)
         while rounds > 1 and not keep_rounds:
             rounds = min(math.ceil(_FEWER_ROUNDS * rounds), rounds - 1)
-            plan = self._best(clients, limits, rounds, state)
+            plan = self._best(clients, limits, rounds, state, rate)
             if plan.bound >= best.bound:
                 break
             if plan.local_steps <= best.local_steps:
@@ -151,34 +183,45 @@ class Feedback:
             best = plan
         return best
 
-    def _best(self, fleet: Fleet, limits: Limits, rounds: int, state: FeedbackState) -> Plan:
-        """Return the plan for this number of rounds that lowers the loss most.
+    def _rates(self, state: FeedbackState) -> list[float]:
+        """Return the learning rates to choose from, the largest first."""
+        if self.learning_rate is not None or not state.rate.is_known:
+            return [state.learning_rate]
+        most = _MOST_GROWTH * state.learning_rate
+        return [min(share * state.rate.stable, most) for share in _RATE_SHARES]
+
+    def _best(
+        self, fleet: Fleet, limits: Limits, rounds: int, state: FeedbackState, rate: float
+    ) -> Plan:
+        """Return the plan for this number of rounds and this rate that lowers the loss most.
 
         Its ``bound`` is the expected change of the loss until the end of training.
         """
-        gain, rate = state.gain, state.learning_rate
+        gain = state.gain
         is_gain_known = gain.gain_weight > 0
         least = min(_LEAST_STEPS, limits.max_local_steps)
         most: float = least
         if is_gain_known:
-            recent = max(gain.mean_steps, gain.newest_steps)
-            most = max(math.ceil(_MOST_GROWTH * recent), least)
-        most = min(most, _most_steps_before_end(least, rounds), max(gain.most_steps, least))
+            recent = max(gain.mean_way, gain.newest_way)
+            most = max(math.ceil(_MOST_GROWTH * recent / rate), least)
+        ending = _most_steps_before_end(least, rounds, state.rounds + rounds)
+        most = min(most, ending, max(gain.most_way / rate, least))
+        # Near the largest stable rate, the noise that stays is larger: 1 / (1 - eta h / 2) times.
+        fall = _STABLE_FALL * min(rate / state.rate.stable, 1) if state.rate.is_known else 0.0
+        noise_factor = rate * gain.rate_factor / 4 / (1 - fall / 2)
 
         def change_of_loss(
             rounds: ArrayLike, local_steps: ArrayLike, gradient_noise: ArrayLike
         ) -> FloatArray:
             steps = np.asarray(local_steps)
-            round_gain = (
-                steps  # while no gain is known, there is only one number of steps to choose
-            )
+            round_gain = steps  # while no gain is known, there is one number of steps to choose
             if is_gain_known:
-                round_gain = rate * expected_gain(gain, steps)
-            noise = rate * gain.rate_factor / 4 * np.asarray(gradient_noise)
-            change = noise - np.asarray(rounds) * round_gain
+                round_gain = expected_gain(gain, rate * steps)
+            change = noise_factor * np.asarray(gradient_noise) - np.asarray(rounds) * round_gain
             return np.where((steps < least) | (steps > most), np.inf, change)
 
-        return best_plan(fleet, replace(limits, rounds=rounds), change_of_loss)
+        plan = best_plan(fleet, replace(limits, rounds=rounds), change_of_loss)
+        return replace(plan, learning_rate=rate)
 
 
 def _data_streams(fleet: Fleet, state: FeedbackState) -> bool:
@@ -186,12 +229,15 @@ def _data_streams(fleet: Fleet, state: FeedbackState) -> bool:
     return fleet.buffer_size is not None or float(fleet.samples.sum()) > state.first_samples
 
 
-def _most_steps_before_end(least: int, rounds: int) -> int:
+def _most_steps_before_end(least: int, rounds: int, all_rounds: int) -> float:
     """Return the most local steps of the next round, if so many rounds remain.
 
-    It is ``least`` for the last round, twice as many for the round before it, and so on.
+    It is ``least`` for the last round, twice as many for the round before it, and so on, for an
+    eighth of all rounds.
     """
-    return least << min(rounds - 1, _SHORT_ENDING)
+    if rounds > min(all_rounds // _ENDING_SHARE, _SHORT_ENDING):
+        return math.inf
+    return least << (rounds - 1)
 
 
 def _is_finite(path: PathReport) -> bool:

@@ -36,7 +36,7 @@ _PROTOCOL = ("measures", "describe", "start", "adapt")
 
 
 def make_controller(
-    name: str, *, learning_rate: float, folders: Sequence[Path] = (), **settings: Any
+    name: str, *, learning_rate: float | None, folders: Sequence[Path] = (), **settings: Any
 ) -> Controller[Any]:
     """Return a controller.
 
@@ -68,7 +68,7 @@ def make_controller(
 
 
 def _make_own(
-    spec: str, learning_rate: float, folders: Sequence[Path], settings: Mapping[str, Any]
+    spec: str, learning_rate: float | None, folders: Sequence[Path], settings: Mapping[str, Any]
 ) -> Controller[Any]:
     """Return a controller of the user's own class."""
     kind = load_object(spec, "controller", folders)
@@ -85,7 +85,7 @@ def _make_own(
 
 
 def _arguments(
-    name: str, kind: type, learning_rate: float, settings: Mapping[str, Any]
+    name: str, kind: type, learning_rate: float | None, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the settings with the learning rate if the class has it. Check their names."""
     known: dict[str, Field[Any]] = {field.name: field for field in fields(kind) if field.init}

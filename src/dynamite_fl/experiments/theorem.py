@@ -22,7 +22,7 @@ def propose(job: TrainingJob, question: TheoremQuestion, data_dir: Path | None) 
     binds.
     """
     training = build_training(job, data_dir)
-    engine, rate = training.engine, float(job.tables["training"]["learning_rate"])
+    engine, rate = training.engine, job.settings.learning_rate
     measured = pilot(engine, training.limits, rate, question.pilot_rounds)
     fleet = replace(training.fleet, gradient_variance=measured["gradient_variance"])
     plan = {}

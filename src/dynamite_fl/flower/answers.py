@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dynamite_fl.client.messages import Reply
 from dynamite_fl.client.probe_settings import ProbeSettings
+from dynamite_fl.client.rate_trial import most_trial_gradients
 from dynamite_fl.client.sketch import sketch
 from dynamite_fl.flower.messages import (
     TrainOrder,
@@ -35,6 +36,8 @@ from dynamite_fl.records import FloatArray
 from dynamite_fl.training.engine import RoundOrder
 
 Answers = dict[int, Answer]
+
+_LARGEST_OF_TRIALS = 5.0  # the largest loss, steepness and curvature, as multiples of the median
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class Reader:
         if received.nonce != sent.nonce or received.round_index != order.round_index:
             raise Implausible("it answers another order")
         work, most = received.work, self.settings.most_samples(streams=True)
+        first_batch = max(order.batch_size, node.samples)
+        most += most_trial_gradients(order.rate_trial) * first_batch
         reply = checked_reply(
             received.reply, work, self.like, self.trained, self.max_samples, sketched=order.sketch
         )
@@ -180,6 +185,7 @@ def _within_limits(order: RoundOrder, answers: Answers, trained: int) -> Answers
     variance = bounded(_column(answers, _probe_variance))
     figures = _bounded_figures(answers)
     gradients = _gradient_scales(answers)
+    trials = _bounded_trials(answers)
     limited: Answers = {}
     for place, (client, answer) in enumerate(answers.items()):
         reply, path = answer.reply, answer.reply.path
@@ -192,9 +198,24 @@ def _within_limits(order: RoundOrder, answers: Answers, trained: int) -> Answers
             reply = replace(reply, figures=replace(reply.figures, **mine))
         if reply.gradient is not None and gradients[place] < 1:
             reply = replace(reply, gradient=reply.gradient * gradients[place])
+        for name, column in trials.items():
+            reply = replace(reply, **{name: float(column[place])})  # type: ignore[arg-type]
         work = replace(answer.work, step_seconds=answer.work.step_seconds / ratio[place])
         limited[client] = replace(answer, reply=replace(reply, path=path), work=work)
     return limited
+
+
+def _bounded_trials(answers: Answers) -> dict[str, FloatArray]:
+    """Return what trials of learning rates showed, as columns that no single node has moved far.
+
+    Curvatures are bounded, which are the inverse of stable rates, because they are averaged.
+    """
+    curvature = _column(answers, lambda answer: 1 / answer.reply.stable_rate)
+    return {
+        "stable_rate": 1 / bounded(curvature, _LARGEST_OF_TRIALS),
+        "steepness": bounded(_column(answers, lambda a: a.reply.steepness), _LARGEST_OF_TRIALS),
+        "first_loss": bounded(_column(answers, lambda a: a.reply.first_loss), _LARGEST_OF_TRIALS),
+    }
 
 
 def _with_believed_paths(order: RoundOrder, answers: Answers, trained: int) -> Answers:

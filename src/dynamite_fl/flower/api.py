@@ -54,7 +54,7 @@ def train(
     controller: Controller[Any] | str = DEFAULT_CONTROLLER,
     *,
     clients: int,
-    learning_rate: float,
+    learning_rate: float | None = None,
     server: ServerOptimizer | str = DEFAULT_SERVER,
     averaging: Averaging | str | None = None,
     schedule: str = "constant",
@@ -86,6 +86,7 @@ def train(
         controller: The controller that chooses local steps and batch sizes, or its name.
         clients: The largest number of nodes that take part.
         learning_rate: The learning rate of the local steps, the largest one if it changes.
+            Default: it is chosen during the training.
         server: What the server makes of the average of a round, or its name.
         averaging: How the local models of a round are averaged. The default, ``clipped-mean``,
             resists single nodes that send bad models; ``mean`` trusts all nodes.

@@ -18,7 +18,7 @@ from dynamite_fl._random import random_stream
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.local_data.store import SampleStore
 from dynamite_fl.client.local_steps import AutogradSteps, Measured
-from dynamite_fl.client.messages import ClientState
+from dynamite_fl.client.messages import ClientState, Order
 from dynamite_fl.client.model_outline import outline_of
 from dynamite_fl.flower.messages import (
     Introduction,
@@ -161,7 +161,12 @@ class _TimedSteps(AutogradSteps):
         self.seconds = 0.0
         self.computed = 0
 
-    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured | None:
+    def begin(self, order: Order, clients: int) -> None:
+        """Begin to count again: what came before were trial steps; see ``StepComputer``."""
+        super().begin(order, clients)
+        self._began, self.seconds, self.computed = None, 0.0, 0
+
+    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured:
         """Take one local step; see ``StepComputer``."""
         now = time.perf_counter()
         if self._began is None:

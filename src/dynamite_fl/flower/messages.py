@@ -15,8 +15,8 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
-from dynamite_fl._validate import check_number, check_whole
-from dynamite_fl.client.messages import ClientState, Order, Reply
+from dynamite_fl._validate import check_name, check_number, check_whole
+from dynamite_fl.client.messages import RATE_TRIALS, ClientState, Order, Reply
 from dynamite_fl.client.model_outline import ModelOutline, difference
 from dynamite_fl.client.sketch import sketch
 from dynamite_fl.errors import InvalidInput
@@ -171,6 +171,7 @@ def check_order(order: Order, like: Tensor, *, only_sketches: bool) -> None:
     check_whole("round_index", order.round_index, least=1, most=_MAX_SAMPLES)
     check_whole("client", order.client, least=0, most=_MAX_SAMPLES)
     check_number("learning_rate", order.learning_rate)
+    check_name("rate_trial", order.rate_trial, RATE_TRIALS)
     _shape("weights", order.weights, like)
     if not torch.isfinite(order.weights).all():
         raise Malformed("the weights are not finite")
@@ -238,6 +239,12 @@ def checked_reply(
     check_number("step_seconds", work.step_seconds)
     check_number("seconds", work.seconds)
     _shape("weights", reply.weights, like)
+    for name in ("learning_rate", "stable_rate"):
+        value = getattr(reply, name)
+        if not math.isnan(value):
+            check_number(name, value, positive=True)
+    if reply.steepness < 0 or math.isinf(reply.steepness):
+        raise Malformed(f"steepness is {reply.steepness}: it must be a number of 0 or more")
     for field in fields(reply):
         value = getattr(reply, field.name)
         if type(value) is int:

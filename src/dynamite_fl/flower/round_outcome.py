@@ -9,7 +9,7 @@ from torch import Tensor
 from dynamite_fl.client.messages import Reply
 from dynamite_fl.flower.messages import Work
 from dynamite_fl.reports import RoundReport
-from dynamite_fl.training.collect import collect
+from dynamite_fl.training.collect import collect, column, rate_of_steps
 from dynamite_fl.training.engine import RoundOrder, RoundOutcome
 
 
@@ -87,16 +87,19 @@ def _sent_bytes(orders: int, replies: Sequence[Reply], weights: Tensor) -> int:
 def _report(
     order: RoundOrder, answers: Sequence[Answer | None], replies: Sequence[Reply | None]
 ) -> RoundReport:
-    samples = np.array([np.nan if reply is None else reply.samples for reply in replies])
+    samples = column(replies, "samples")
     return RoundReport(
         round_index=order.round_index,
         clients=order.cohort,
         local_steps=order.plan.local_steps,
-        learning_rate=order.learning_rate,
+        learning_rate=rate_of_steps(order, replies),
         batch_sizes=order.plan.batch_sizes,
         present=np.array([answer is not None for answer in answers]),
         samples=samples,
         step_seconds=np.array([a.work.step_seconds if a else np.nan for a in answers]),
         comm_seconds=np.array([a.comm_seconds if a else np.nan for a in answers]),
+        first_losses=column(replies, "first_loss"),
+        stable_rates=column(replies, "stable_rate"),
+        steepness=column(replies, "steepness"),
         probe=collect(replies, samples) if order.probe else None,
     )

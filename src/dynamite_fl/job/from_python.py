@@ -114,13 +114,13 @@ _WANTED = {
 }
 
 
-def check_learning_rate(controller: Controller[Any] | str, learning_rate: float) -> None:
+def check_learning_rate(controller: Controller[Any] | str, learning_rate: float | None) -> None:
     """Refuse a controller that was made for another learning rate than the training's."""
     own = getattr(controller, "learning_rate", learning_rate)
     if own != learning_rate:
         raise InvalidInput(
-            f"the controller has the learning rate {own:g}, but the training {learning_rate:g}: "
-            "give both the same"
+            f"the learning rate of the controller is {own}, but that of the training is "
+            f"{learning_rate}: give both the same, where None means that it is chosen"
         )
 
 

@@ -54,10 +54,13 @@ def plan_training_job(
             "charged."
         )
     elif given in job.tables:
-        geometry = table_record(LossGeometry, given, {"learning_rate": rate, **job.tables[given]})
+        known = {} if rate is None else {"learning_rate": rate}
+        geometry = table_record(LossGeometry, given, {**known, **job.tables[given]})
         notes.append("All gradient variances are taken as 1. --pilot measures them.")
     else:
-        geometry = replace(assumed_geometry(), learning_rate=rate)
+        geometry = assumed_geometry()
+        if rate is not None:
+            geometry = replace(geometry, learning_rate=rate)
         notes.append(
             "The constants of the loss are an example, not of this task, and all gradient "
             "variances are taken as 1. --pilot measures them."

@@ -21,7 +21,7 @@ from dynamite_fl.training.averaging import Averaging, averaging_table, make_aver
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.server_optimizer import ServerOptimizer, make_server, server_table
 
-NEEDED_TABLES = ("task", "limits", "training")
+NEEDED_TABLES = ("task", "limits")
 OPTIONAL_TABLES = (
     "devices",
     "partition",
@@ -31,6 +31,7 @@ OPTIONAL_TABLES = (
     "server",
     "averaging",
     "geometry",  # for ``dynamite plan``; a training estimates it
+    "training",
 )
 DEFAULT_CONTROLLER = "dynamite-feedback"
 DEFAULT_SERVER = "average"
@@ -50,7 +51,8 @@ class Settings:
     """The table ``training``.
 
     Attributes:
-        learning_rate: The step size eta of local steps, the largest one if it changes.
+        learning_rate: The step size eta of local steps, the largest one if it changes. Default:
+            it is chosen during the training.
         schedule: How the learning rate changes: ``constant``, ``linear`` or ``cosine``.
         warmup: The share of the limits during which the learning rate rises. Default: none.
         final_rate: The learning rate at the end, as a share of ``learning_rate``. It has no effect
@@ -79,7 +81,7 @@ class Settings:
             ``average`` them as weights are, or leave them ``local`` on each device.
     """
 
-    learning_rate: float
+    learning_rate: float | None = None
     schedule: str = "constant"
     warmup: float = 0.0
     final_rate: float = 0.01
@@ -99,7 +101,14 @@ class Settings:
     buffers: str = "average"
 
     def __post_init__(self) -> None:
-        _ = self.rate_schedule  # it checks its own settings
+        # The schedule checks its own settings, whatever the rate.
+        known = 1.0 if self.learning_rate is None else self.learning_rate
+        rate = RateSchedule(known, self.schedule, self.warmup, self.final_rate)
+        if self.learning_rate is None and not rate.is_constant:
+            raise InvalidInput(
+                "training.schedule and training.warmup need training.learning_rate: without it, "
+                "the rate of each round is chosen"
+            )
         check_whole("training.seed", self.seed, least=0, most=2**53)
         if self.cohort is not None:
             check_whole("training.cohort", self.cohort)
@@ -120,8 +129,10 @@ class Settings:
             check_name("tracker", name, TRACKERS)
 
     @property
-    def rate_schedule(self) -> RateSchedule:
-        """The learning rate of each round."""
+    def rate_schedule(self) -> RateSchedule | None:
+        """The learning rate of each round; None if it is to be chosen."""
+        if self.learning_rate is None:
+            return None
         return RateSchedule(self.learning_rate, self.schedule, self.warmup, self.final_rate)
 
     @property
@@ -217,7 +228,7 @@ def resolve_tables(tables: Tables, folder: Path) -> Tables:
     def entry(name: str, default: Any) -> Any:
         return default if tables.get(name) is None else tables[name]
 
-    settings = table_record(Settings, "training", _table("training", tables["training"]))
+    settings = table_record(Settings, "training", _table("training", entry("training", {})))
     limits = table_record(Limits, "limits", _table("limits", tables["limits"]))
     resolved = {
         "task": _task(tables["task"]),

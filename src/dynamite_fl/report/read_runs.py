@@ -211,6 +211,8 @@ def _bound_terms(
 ) -> Mapping[str, Sequence[float | None]]:
     """Return the terms of the bound, if the controller plans by the paper's bound."""
     rate = setting(tables, "training", "learning_rate")
+    if rate is None and history.records:  # it was chosen, and the history has it
+        rate = history.records[0].learning_rate
     planned = setting(tables, "controller", "name") == "dynamite"
     if not planned or not isinstance(rate, int | float) or not rate > 0:
         return {}

@@ -17,6 +17,7 @@ from dynamite_fl.client.messages import ClientState, Order, Reply
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.partitioned import PartitionedClients
 from dynamite_fl.client.probe_settings import ProbeSettings
+from dynamite_fl.client.rate_trial import most_trial_gradients
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import BoolArray, Fleet, FloatArray, IntArray
 from dynamite_fl.reports import RoundReport
@@ -28,7 +29,7 @@ from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.samples import JoinedSamples
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.aggregate import average
-from dynamite_fl.training.collect import collect
+from dynamite_fl.training.collect import collect, column, rate_of_steps
 from dynamite_fl.training.engine import Evaluation, ModelSize, RoundOrder, RoundOutcome
 from dynamite_fl.training.evaluate import arrived_sample, evaluate
 from dynamite_fl.training.traffic import traffic
@@ -165,7 +166,8 @@ class SimulatedEngine:
     def most_samples(self, order: RoundOrder) -> int:
         """Return the largest number of samples that a round can compute on, probes included."""
         sizes = order.plan.batch_sizes
-        samples = order.plan.local_steps * int(sizes.sum())
+        steps = order.plan.local_steps + most_trial_gradients(order.rate_trial)
+        samples = steps * int(sizes.sum())
         if order.probe and not order.free_probes:
             samples += int(self._reuse(order).surplus.sum())
             streams = self.streams is not None
@@ -211,8 +213,9 @@ class SimulatedEngine:
         #    measurements are free.
         measured = np.array([reply.measured_samples if reply else 0 for reply in replies])
         extra = reuse.surplus + (0 if order.free_probes else measured)
+        overhead = self._overhead_of_trials(order, replies)
         if extra.any():
-            timing = self._timing(order, sent_bytes, extra)
+            timing = self._timing(order, sent_bytes, extra + overhead)
         # 3. Replies after the deadline do not count.
         present = finished & (timing.seconds <= order.seconds_left)
         in_time = [reply if ok else None for reply, ok in zip(replies, present, strict=True)]
@@ -227,6 +230,13 @@ class SimulatedEngine:
             sent_bytes=int(sent_bytes[timing.completed > 0].sum()),
             gradients=sum(reply is not None and reply.gradient is not None for reply in replies),
         )
+
+    def _overhead_of_trials(self, order: RoundOrder, replies: Sequence[Reply | None]) -> FloatArray:
+        """Return how many samples would take as long as the overhead of each client's trials."""
+        gradients = np.array([reply.trial_gradients if reply else 0 for reply in replies])
+        devices, cohort = self.devices, order.cohort
+        overhead = devices.step_overhead[cohort] * devices.samples_per_second[cohort]
+        return np.asarray(gradients * overhead)
 
     def client(self, place: int) -> Client:
         """Return the client at a place in the fleet, with its data."""
@@ -334,16 +344,19 @@ class SimulatedEngine:
         present: BoolArray,
     ) -> RoundReport:
         """Return the round's report for the controller."""
-        samples = np.array([math.nan if reply is None else reply.samples for reply in replies])
+        samples = column(replies, "samples")
         return RoundReport(
             round_index=order.round_index,
             clients=order.cohort,
             local_steps=order.plan.local_steps,
-            learning_rate=order.learning_rate,
+            learning_rate=rate_of_steps(order, replies),
             batch_sizes=order.plan.batch_sizes,
             present=present,
             samples=samples,
             step_seconds=np.where(present, timing.step_seconds, np.nan),
             comm_seconds=np.where(present, timing.comm_seconds, np.nan),
+            first_losses=column(replies, "first_loss"),
+            stable_rates=column(replies, "stable_rate"),
+            steepness=column(replies, "steepness"),
             probe=collect(replies, samples) if order.probe else None,
         )

@@ -12,6 +12,7 @@ from dynamite_fl.client.probe import ProbeFigures
 from dynamite_fl.records import FloatArray
 from dynamite_fl.reports import Probe
 from dynamite_fl.training.aggregate import average
+from dynamite_fl.training.engine import RoundOrder
 
 _FIGURES = tuple(each.name for each in fields(ProbeFigures))
 
@@ -35,6 +36,19 @@ def collect(replies: Sequence[Reply | None], samples: FloatArray) -> Probe:
                 columns[name][place] = getattr(reply.figures, name)
     gradients = [None if reply is None else reply.gradient for reply in replies]
     return Probe(**columns, divergence=_divergence(gradients, samples), gradient_variance=variance)
+
+
+def column(replies: Sequence[Reply | None], name: str) -> FloatArray:
+    """Return a field of each client's reply, NaN for those who are absent, (m,)."""
+    return np.array([np.nan if reply is None else getattr(reply, name) for reply in replies])
+
+
+def rate_of_steps(order: RoundOrder, replies: Sequence[Reply | None]) -> float:
+    """Return the ordered learning rate; the mean of the clients' rates if each found its own."""
+    rates = [reply.learning_rate for reply in replies if reply is not None]
+    if order.rate_trial != "adopt" or not rates:
+        return order.learning_rate
+    return float(np.mean(rates))
 
 
 def _divergence(gradients: Sequence[Tensor | None], samples: FloatArray) -> FloatArray:

@@ -38,11 +38,17 @@ def describe(training: Training, played: Round, control: Any) -> RoundRecord:
         probed=report.probe is not None,
         absent=tuple(report.clients[~report.present].tolist()),
         refused=played.refused,
+        returned=played.returned,
         estimates={name: _finite(value) for name, value in estimates.items()},
-        learning_rate=None if training.learning_rate.is_constant else report.learning_rate,
+        learning_rate=None if _is_constant(training) else report.learning_rate,
         **_evaluation_fields(played.evaluation),
         **_client_fields(report),
     )
+
+
+def _is_constant(training: Training) -> bool:
+    """Return whether all rounds have the learning rate that the job gives."""
+    return training.learning_rate is not None and training.learning_rate.is_constant
 
 
 def _evaluation_fields(evaluation: Evaluation | None) -> dict[str, Any]:

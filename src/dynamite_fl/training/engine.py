@@ -32,6 +32,7 @@ class RoundOrder:
         seconds_left: Seconds until the deadline. A client that takes longer is absent.
         sketch: Whether clients send sketches of a probe's gradients instead of gradients.
         free_probes: Whether measurements cost nothing, neither money nor simulated time.
+        rate_trial: Whether clients try learning rates, one of ``RATE_TRIALS``.
     """
 
     round_index: int
@@ -46,6 +47,7 @@ class RoundOrder:
     seconds_left: float
     sketch: bool = False
     free_probes: bool = False
+    rate_trial: str = "none"
 
     @property
     def reuses_batches(self) -> bool:
@@ -72,6 +74,7 @@ class RoundOrder:
             path=self.path,
             sketch=self.sketch,
             free_probes=self.free_probes,
+            rate_trial=self.rate_trial,
         )
 
 

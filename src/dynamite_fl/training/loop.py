@@ -7,6 +7,8 @@ A probe is a measurement of the loss: clients take it when a round begins, if th
 measures the loss. It costs traffic and computation, so it is left out of some rounds.
 """
 
+import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,19 +25,38 @@ from dynamite_fl.control.estimate.speed import (
 )
 from dynamite_fl.errors import Diverged
 from dynamite_fl.plan.feasibility import Infeasible
-from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
+from dynamite_fl.records import (
+    Fleet,
+    FloatArray,
+    IntArray,
+    LearningRateWarning,
+    Limits,
+    Plan,
+)
 from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.aggregate import are_sound, sound_average
 from dynamite_fl.training.averaging import Averaging, Mean
 from dynamite_fl.training.cohort import Cohort, Selection, averaging_weights, draw_cohort
 from dynamite_fl.training.combine import combine
 from dynamite_fl.training.engine import Engine, Evaluation, RoundOrder, RoundOutcome
+from dynamite_fl.training.guard import Guard, after_return, judge, mean_loss
 from dynamite_fl.training.ledger import Ledger
 from dynamite_fl.training.mean_path import with_path
+from dynamite_fl.training.rate_choice import (
+    RateChoice,
+    after_round,
+    rate_of_round,
+    trial_of_round,
+)
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.server_optimizer import Average, ServerOptimizer
 from dynamite_fl.training.server_step import AveragedRound, ServerState, server_step
 from dynamite_fl.training.traffic import path_traffic, probe_traffic, traffic
+
+_MOST_RETURNS = 3  # in a row to the same model, at a learning rate that the job gives
+_MOST_RETURNS_OF_CHOSEN_RATES = 8  # likewise, as chosen rates are lowered every time
+_IDLE_ROUNDS = 10  # without a lower loss, at a learning rate that the job gives
+_SAFE_SHARE = 0.5  # of the largest stable rate, in advice
 
 
 @dataclass(frozen=True)
@@ -72,7 +93,7 @@ class Training:
         limits: The limits of the whole training.
         schedule: Which clients take part, and when there are evaluations and probes.
         fleet: The devices before the first round. Their speeds are first guesses.
-        learning_rate: The learning rate of each round.
+        learning_rate: The learning rate of each round; None if it is to be chosen.
         server: How the server turns averages into global models.
         averaging: How the local models of a round are averaged.
     """
@@ -82,7 +103,7 @@ class Training:
     limits: Limits
     schedule: Schedule
     fleet: Fleet
-    learning_rate: RateSchedule
+    learning_rate: RateSchedule | None
     server: ServerOptimizer = field(default_factory=Average)
     averaging: Averaging = field(default_factory=Mean)
 
@@ -104,6 +125,9 @@ class Progress:
         speeds: The estimated speed of every client.
         control: The controller's state.
         server: The server optimiser's state.
+        rate: What is known about learning rates.
+        trial: Which trial of learning rates the next round has, one of ``RATE_TRIALS``.
+        guard: The last good model, and what tells a good one from a ruined one.
         ended: The limit that ended the training; None if there is a next round.
     """
 
@@ -117,6 +141,9 @@ class Progress:
     speeds: SpeedEstimates
     control: Any
     server: ServerState = field(default_factory=ServerState)
+    rate: RateChoice = field(default_factory=RateChoice)
+    trial: str = "none"
+    guard: Guard = field(default_factory=Guard)
     ended: str | None = None
 
 
@@ -129,6 +156,8 @@ class Round:
         outcome: What the engine returned.
         ledger: The record of time and cost spent, including this round.
         refused: The number of updates that could not be averaged.
+        returned: Whether the training returned to an earlier model because the present one is
+            ruined.
         evaluation: The evaluation of the new global model; None if it was not due.
     """
 
@@ -136,6 +165,7 @@ class Round:
     outcome: RoundOutcome
     ledger: Ledger
     refused: int
+    returned: bool
     evaluation: Evaluation | None
 
 
@@ -175,22 +205,27 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     """Run one round.
 
     Raises:
-        Diverged: Not one of the updates that were received can be averaged, or the server's step
-            is not finite.
+        Diverged: The training returned to the same model too often, or nothing was learned until
+            its end, or the server's step is not finite.
     """
     # 1. The engine has the cohort train as planned.
     order = _round_order(training, progress)
     outcome = training.engine.run_round(order)
-    # 2. The local models are averaged, so that no client is favoured by how cohorts are drawn.
-    #    Invalid ones are refused.
+    # 2. The guard judges the model that the round began with.
+    guard, is_ruined = _judge(training, progress, outcome.report)
+    # 3. The local models are averaged, so that no client is favoured by how cohorts are drawn.
+    #    Invalid ones are refused. The server's optimiser makes the new global model of the
+    #    average. If the model was ruined, or if all updates are invalid, the training returns to
+    #    the last good model instead.
     averaged, outcome, refused = _average(training, progress, outcome)
-    if refused and averaged is None:
-        raise Diverged(
-            f"in round {order.round_index} all {refused} updates were refused because they are "
-            "NaN, infinite or misshapen: try a smaller training.learning_rate"
-        )
-    # 3. The server's optimiser makes the new global model of the average.
-    weights, server = _server_step(training, progress, averaged)
+    returned = is_ruined or (refused > 0 and averaged is None)
+    if returned:
+        report = _ruined_report(progress, outcome.report, is_ruined=is_ruined)
+        outcome = replace(outcome, report=report)
+        progress = _return_to_good(training, progress, guard, report)
+    else:
+        weights, server = _server_step(training, progress, averaged)
+        progress = replace(progress, weights=weights, server=server, guard=guard)
     # 4. The ledger is charged for all work and traffic.
     ledger = progress.ledger.charge(
         seconds=outcome.seconds,
@@ -199,12 +234,107 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
         sent_bytes=outcome.sent_bytes,
     )
     # 5. The controller plans the next round, or the training ends if the limits allow none.
-    progress = replace(progress, weights=weights, server=server, ledger=ledger)
-    progress = _plan_next(training, progress, outcome)
+    rate = after_round(progress.rate, outcome.report, tried=order.rate_trial != "none")
+    progress = _plan_next(training, replace(progress, ledger=ledger, rate=rate), outcome)
     # 6. The new global model is evaluated if that is due, and always at the end.
-    due = progress.ended or ledger.rounds % training.schedule.evaluate_every == 0
-    evaluation = training.engine.evaluate(weights, ledger.rounds) if due else None
-    return progress, Round(order.plan, outcome, ledger, refused, evaluation)
+    evaluation = None
+    if progress.ended or ledger.rounds % training.schedule.evaluate_every == 0:
+        evaluation = training.engine.evaluate(progress.weights, ledger.rounds)
+    if progress.ended and evaluation is not None:
+        progress, evaluation, is_ruined = _judge_last(training, progress, evaluation)
+        returned |= is_ruined
+    return progress, Round(order.plan, outcome, ledger, refused, returned, evaluation)
+
+
+def _judge(training: Training, progress: Progress, report: RoundReport) -> tuple[Guard, bool]:
+    """Return the guard after a round, and whether the model that the round began with is ruined.
+
+    A training whose rate is chosen must learn something in its first rounds. If it does not, the
+    model counts as ruined, and a smaller rate is tried.
+    """
+    if not report.present.any():
+        return progress.guard, False
+    loss, variance = mean_loss(report.first_losses, report.samples)
+    guard, ruined = judge(progress.guard, loss, variance, progress.weights, progress.server)
+    return guard, ruined or (guard.is_idle and training.learning_rate is None)
+
+
+def _ruined_report(progress: Progress, report: RoundReport, *, is_ruined: bool) -> RoundReport:
+    """Return the report of a round whose result is given up.
+
+    Args:
+        progress: The progress before the round.
+        report: The report.
+        is_ruined: Whether the model was ruined before the round. Otherwise the round's own updates
+            cannot be averaged.
+    """
+    is_known = is_ruined and not math.isnan(progress.rate.last)
+    rate = progress.rate.last if is_known else report.learning_rate
+    return replace(report, path=None, probe=None, ruining_rate=rate)
+
+
+def _return_to_good(
+    training: Training, progress: Progress, guard: Guard, report: RoundReport
+) -> Progress:
+    """Return the progress at the last good model.
+
+    Raises:
+        Diverged: The training has returned to this model too often.
+    """
+    guard = after_return(guard)
+    most = _MOST_RETURNS if training.learning_rate else _MOST_RETURNS_OF_CHOSEN_RATES
+    if guard.returns >= most:
+        raise _diverged(training, after_round(progress.rate, report, tried=False))
+    good = progress.weights if guard.good_weights is None else guard.good_weights
+    return replace(progress, weights=good, server=guard.good_server, guard=guard)
+
+
+def _judge_last(
+    training: Training, progress: Progress, evaluation: Evaluation
+) -> tuple[Progress, Evaluation, bool]:
+    """Judge the last model by its test loss, as no later round measures its loss.
+
+    Returns:
+        The progress and the evaluation, both of the last good model if the last model is ruined;
+        and whether that is so.
+
+    Raises:
+        Diverged: The last good model has learned nothing.
+    """
+    guard = progress.guard
+    if guard.is_back and not guard.has_learned:
+        raise _diverged(training, progress.rate)
+    if training.learning_rate is not None and guard.idle_rounds >= _IDLE_ROUNDS:
+        warnings.warn(
+            f"the loss has hardly fallen in {progress.ledger.rounds} rounds: the learning rate "
+            f"{progress.rate.last:.3g} may be too large or too small; leave training.learning_rate "
+            "out to have it chosen",
+            LearningRateWarning,
+            stacklevel=2,
+        )
+    if guard.good_weights is None or guard.is_back:
+        return progress, evaluation, False
+    good = training.engine.evaluate(guard.good_weights, progress.ledger.rounds)
+    rise = evaluation.loss - good.loss
+    if not math.isfinite(good.loss) or rise <= guard.limit - guard.best_loss:
+        return progress, evaluation, False
+    if not guard.has_learned:
+        raise _diverged(training, progress.rate)
+    return replace(progress, weights=guard.good_weights, server=guard.good_server), good, True
+
+
+def _diverged(training: Training, rate: RateChoice) -> Diverged:
+    """Return the error of a training that cannot learn at its learning rate."""
+    message = f"at the learning rate {rate.last:.3g} the model is ruined and nothing is learned"
+    if training.learning_rate is None:
+        return Diverged(f"{message}, though the rate was lowered: check the data and the loss")
+    would_do = _SAFE_SHARE * rate.estimate.stable
+    if not math.isfinite(would_do):
+        return Diverged(f"{message}: leave training.learning_rate out to have it chosen")
+    return Diverged(
+        f"{message}: set training.learning_rate to {would_do:.2g} or less, or leave it out to have "
+        "it chosen"
+    )
 
 
 def _round_order(training: Training, progress: Progress) -> RoundOrder:
@@ -218,7 +348,9 @@ def _round_order(training: Training, progress: Progress) -> RoundOrder:
         weights=progress.weights,
         plan=progress.plan,
         cohort=progress.cohort,
-        learning_rate=training.learning_rate.at(share_spent),
+        learning_rate=rate_of_round(
+            progress.rate, progress.plan, training.learning_rate, share_spent
+        ),
         probe=progress.probe,
         remember=measures == "loss",
         path=measures == "path",
@@ -226,6 +358,7 @@ def _round_order(training: Training, progress: Progress) -> RoundOrder:
         seconds_left=training.limits.deadline - ledger.seconds,
         sketch=training.schedule.sketches,
         free_probes=training.schedule.free_probes,
+        rate_trial=progress.trial,
     )
 
 
@@ -377,8 +510,11 @@ def _decide_probe(training: Training, progress: Progress) -> Progress:
     round_index = progress.ledger.rounds + 1
     is_loss_measured = training.controller.measures == "loss"
     is_due = is_loss_measured and round_index % training.schedule.probe_every == 0
-    for probe in (True, False) if is_due else (False,):
-        progress = replace(progress, probe=probe)
+    trial = trial_of_round(
+        progress.rate, progress.plan, training.learning_rate, is_back=progress.guard.is_back
+    )
+    for probe, rate_trial in dict.fromkeys([(is_due, trial), (is_due, "none"), (False, "none")]):
+        progress = replace(progress, probe=probe, trial=rate_trial)
         order = _round_order(training, progress)
         most_samples = training.engine.most_samples(order)
         cost = _round_cost(training, order, most_samples, gradients=float(probe))

@@ -17,7 +17,7 @@ from dynamite_fl.training.threads import one_thread
 
 
 def pilot(
-    engine: Engine, limits: Limits, learning_rate: float, trial_rounds: int
+    engine: Engine, limits: Limits, learning_rate: float | None, trial_rounds: int
 ) -> dict[str, Any]:
     """Return the settings of CoOptFL that DYNAMITE estimates in its first rounds.
 
@@ -27,7 +27,7 @@ def pilot(
     Args:
         engine: The engine that plays the rounds of the trial.
         limits: The limits of the training to be planned.
-        learning_rate: eta, the step size of local steps.
+        learning_rate: eta, the step size of local steps; None if it is to be found.
         trial_rounds: The number of rounds of the trial.
 
     Raises:
@@ -35,7 +35,7 @@ def pilot(
     """
     check_whole("controller.pilot_rounds", trial_rounds)
     fleet = engine.enroll()
-    rate = RateSchedule(learning_rate)
+    rate = None if learning_rate is None else RateSchedule(learning_rate)
     training = Training(engine, Dynamite(), limits, Schedule(free_probes=True), fleet, rate)
     progress = begin(training)
     with one_thread(), _closed_on_error(engine):
@@ -43,7 +43,7 @@ def pilot(
             progress = after
     loss = progress.control.loss
     engine.states.clear()
-    geometry = loss_geometry(known_means(loss), learning_rate)
+    geometry = loss_geometry(known_means(loss), learning_rate or progress.rate.last)
     if geometry is None:
         raise InvalidInput(f"{trial_rounds} pilot rounds show too little of the loss: use more")
     return {

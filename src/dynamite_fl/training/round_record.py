@@ -38,6 +38,7 @@ class RoundRecord:
         probed: Whether clients measured the loss for the controller's estimates.
         absent: The clients that were away, or too late.
         refused: Number of updates that were NaN, infinite or misshapen.
+        returned: Whether the model was ruined, so that the training returned to the last good one.
         metrics: The metrics of the new model on the test data by name, the leading one first. None
             if it was not evaluated; a metric that is NaN or infinite is None.
         loss: Loss of the new model on the test data. None if it was not evaluated.
@@ -73,6 +74,7 @@ class RoundRecord:
     probed: bool = False
     absent: tuple[int, ...] = ()
     refused: int = 0
+    returned: bool = False
     metrics: Mapping[str, float | None] | None = None
     loss: float | None = None
     estimates: Mapping[str, float | None] = field(default_factory=dict)

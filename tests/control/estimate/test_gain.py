@@ -14,21 +14,26 @@ def path(first_half: list[float], second_half: list[float]) -> PathReport:
 
 def estimate(steps: float, first_gain: float, second_gain: float) -> GainEstimate:
     return GainEstimate(
-        mean_steps=steps, first_gain=first_gain, second_gain=second_gain, gain_weight=9.0
+        mean_way=steps, first_gain=first_gain, second_gain=second_gain, gain_weight=9.0
     )
 
 
 def test_gains_by_hand() -> None:
-    """The halves (1, 0) and (0.5, 0) have the products 2 and 1 with the first half (2, 1)."""
+    """The halves (1, 0) and (0.5, 0) have the products 2 and 1 with the first half (2, 1).
+
+    The first round is compared with itself, with the weight 0.25, and the second one with the
+    first, with the weight 0.5.
+    """
     gain = update_gain(GainEstimate(), path([1, 0], [0.5, 0]), 4, RATE)
-    gain = update_gain(
-        gain, path([9, 9], [9, 9]), 4, RATE
-    )  # the next round is not compared with it
-    assert gain.gain_weight == 0
-    gain = update_gain(gain, path([2, 1], [0, 0]), 4, RATE)
-    assert gain.first_gain == pytest.approx(2.0)
-    assert gain.second_gain == pytest.approx(1.0)
-    assert gain.persistence == pytest.approx(0.5)
+    assert (gain.first_gain, gain.second_gain) == pytest.approx((1.0, 0.5))
+    assert (gain.gain_weight, gain.mean_way) == pytest.approx((0.25, 0.4))
+    gain = update_gain(gain, path([9, 9], [9, 9]), 4, RATE)
+    assert gain.gain_weight == pytest.approx(0.8 * 0.25 + 0.5)
+    second = (0.8 * 0.25 * 1.0 + 0.5 * 9.0) / 0.7
+    assert gain.first_gain == pytest.approx(second)
+    gain = update_gain(gain, path([2, 1], [0, 0]), 4, RATE)  # not compared with the round before
+    assert gain.first_gain == pytest.approx((0.8 * 0.7 * second + 2.0) / 1.56)
+    assert gain.gain_weight == pytest.approx(1.56)
 
 
 def gain_of_quadratic(steps: int, curvature: FloatArray, start: FloatArray) -> float:
@@ -59,7 +64,7 @@ def test_the_gain_of_gradient_descent_is_predicted(steps: int) -> None:
     curvature = np.array([0.01, 0.005, 0.002])
     gain, x = quadratic_gain(steps, curvature, rounds=6)
     true = gain_of_quadratic(steps, curvature, x)
-    assert RATE * float(expected_gain(gain, steps)) == pytest.approx(true, rel=0.08)
+    assert float(expected_gain(gain, RATE * steps)) == pytest.approx(true, rel=0.08)
 
 
 def test_steps_that_go_on_gaining_should_be_more_and_steps_that_lose_fewer() -> None:
@@ -97,11 +102,9 @@ def test_steps_that_diverge_are_halved_for_good() -> None:
         seen = PathReport(np.ones(1), np.ones(1), np.array([variance, variance, np.nan]))
         gain = update_gain(gain, seen, steps, RATE)
         if steps == 16:
-            assert (
-                gain.most_steps == np.inf
-            )  # nine times the variance is possible without divergence
+            assert gain.most_way == np.inf  # nine times the variance shows no divergence
     assert gain.largest_variance == 80.0
-    assert gain.most_steps == 16.0
+    assert gain.most_way == pytest.approx(16 * RATE)
 
 
 def test_noise_is_not_gain() -> None:
@@ -122,5 +125,5 @@ def test_rounds_count_less_and_less() -> None:
     gain = update_gain(gain, path([3], [3]), 8, RATE)
     gain = update_gain(gain, path([9], [9]), 99, RATE)  # the last round is not in the means yet
     assert gain.first_half[0] == pytest.approx(3.8 / 1.8)
-    assert gain.mean_steps == pytest.approx((0.8 * 4 + 8) / 1.8)
-    assert gain.newest_steps == 8
+    assert gain.mean_way == pytest.approx(RATE * (0.8 * 4 + 8) / 1.8)
+    assert gain.newest_way == pytest.approx(RATE * 8)

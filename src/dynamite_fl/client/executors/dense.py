@@ -139,27 +139,30 @@ class DenseSteps:
         """Return nothing: plain SGD has no state; see ``StepComputer``."""
         return ClientState()
 
-    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured | None:
+    def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured:
         """Take one local step of each client; see ``StepComputer``."""
         rows, shares = _padded(batches, self._weights.dtype)
-        if not measure:
-            self._step_in_place(rows, shares)
-            return None
-        weights = self._weights
-        losses, gradients = self._gradients(weights, rows, shares)
-        self._weights = torch.sub(weights, gradients, alpha=self._learning_rate)
+        penalty = torch.zeros(())
         if self._task.penalty:
-            losses = losses + self._task.penalty / 2 * weights.square().sum(1)
-        return Measured(losses, gradients)
+            penalty = self._task.penalty / 2 * self._weights.square().sum(1)
+        if not measure:
+            return Measured(self._step_in_place(rows, shares) + penalty)
+        losses, gradients = self._gradients(self._weights, rows, shares)
+        self._weights = torch.sub(self._weights, gradients, alpha=self._learning_rate)
+        return Measured(losses + penalty, gradients)
 
     def gradients(self, weights: Tensor, batches: Sequence[IntArray]) -> Tensor:
         """Return the gradient of each client's batch at its weights, (n, d)."""
         return self._gradients(weights, *_padded(batches, weights.dtype))[1]
 
-    def _step_in_place(self, rows: Tensor, shares: Tensor) -> None:
-        """Change each layer's weights as soon as its gradient is known, which is faster."""
+    def _step_in_place(self, rows: Tensor, shares: Tensor) -> Tensor:
+        """Change each layer's weights as soon as its gradient is known, which is faster.
+
+        Returns:
+            Each client's loss before the step, without the penalty, (n,).
+        """
         weights, rate = self._weights, self._learning_rate
-        entering, _, errors = self._forward(weights, rows, shares)
+        entering, losses, errors = self._forward(weights, rows, shares)
         kept = 1 - rate * self._task.penalty
         with torch.no_grad():
             for at in self._backward(weights, entering, errors):
@@ -168,6 +171,7 @@ class DenseSteps:
                 matrices.baddbmm_(columns, at.inputs, beta=kept, alpha=-rate)
                 if at.layer.has_bias:
                     at.layer.biases(weights).mul_(kept).sub_(at.errors.sum(1), alpha=rate)
+        return (losses * shares).sum(1)
 
     def gradient_variance(self, weights: Tensor, rows: IntArray) -> float:
         """Compute M_i, as ``probe.gradient_variance`` does.

@@ -110,7 +110,10 @@ def run_stacked(
     batch_sizes = [max(batch.size for batch in started.batches) for started in rounds]
     replies: dict[int, Reply] = {}
     rates = [order.learning_rate for order in orders]
-    for places in _stacks(batch_sizes, rates, steps.features):
+    stacks = _stacks(batch_sizes, rates, steps.features)
+    if orders[0].rate_trial in ("search", "adopt"):  # each client tries rates of its own
+        stacks = iter([place] for place in range(len(clients)))
+    for places in stacks:
         stack = finish_rounds([rounds[place] for place in places], steps)
         replies.update(zip(places, stack, strict=True))
     return [replies[place] for place in range(len(clients))]

@@ -1,0 +1,94 @@
+"""The estimate of the largest stable learning rate, from the trial steps of clients.
+
+A client tries how far a step can go before the slope of its batch's loss has fallen by 0.7
+(``client/rate_trial.py``). With plain SGD and a curvature h of the loss along the step, that is at
+the rate 0.7 / h. The estimate is 0.7 / h for the mean curvature of all clients, in which a client
+counts by its steepness: where gradients are large, steps are long. It follows a smaller rate at
+once and a larger one slowly, because too large a rate does more harm than too small a rate.
+
+A rate at which the averaged model was ruined is remembered, and no later rate comes near it.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dynamite_fl.records import FloatArray
+from dynamite_fl.reports import RoundReport
+
+_MEMORY_OF_LARGER = 0.2  # the weight of earlier rounds beside a smaller rate
+_MEMORY_OF_SMALLER = 0.8  # the weight of earlier rounds beside a larger rate
+_AFTER_RUIN = 0.25  # the next rate, relative to one that has ruined the model
+_BELOW_RUIN = 0.5  # the largest later rate, likewise
+
+
+@dataclass(frozen=True)
+class RateEstimate:
+    """What is known about stable learning rates.
+
+    Attributes:
+        log_stable: The logarithm of the largest stable rate; NaN before the first measurement.
+        ceiling: The largest rate that is allowed after a rate has ruined the model.
+    """
+
+    log_stable: float = math.nan
+    ceiling: float = math.inf
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a stable rate was measured."""
+        return math.isfinite(self.log_stable)
+
+    @property
+    def stable(self) -> float:
+        """The largest stable rate; NaN before the first measurement."""
+        return min(math.exp(self.log_stable), self.ceiling) if self.is_known else math.nan
+
+
+def update_rate(estimate: RateEstimate, report: RoundReport) -> RateEstimate:
+    """Return the estimate after one more round."""
+    estimate = with_measured(estimate, report.stable_rates, report.steepness)
+    if report.ruining_rate is None:
+        return estimate
+    return after_ruin(estimate, report.ruining_rate)
+
+
+def with_measured(
+    estimate: RateEstimate, stable_rates: FloatArray, steepness: FloatArray
+) -> RateEstimate:
+    """Return the estimate with the trials of some clients, NaN for those who tried nothing.
+
+    Example:
+        The second client is three times as steep, and its curvature counts three times.
+
+        >>> estimate = with_measured(RateEstimate(), np.array([1.0, 0.25]), np.array([1.0, 3.0]))
+        >>> round(1 / estimate.stable, 3)  # (1 * 1 + 3 * 4) / 4
+        3.25
+    """
+    usable = np.isfinite(stable_rates) & np.isfinite(steepness)
+    usable &= (stable_rates > 0) & (steepness > 0)
+    if not usable.any():
+        return estimate
+    # The largest weight is 1, so that no product overflows.
+    weights = steepness[usable] / steepness[usable].max()
+    log_stable = -math.log(np.average(1 / stable_rates[usable], weights=weights))
+    if estimate.is_known:
+        is_smaller = log_stable < estimate.log_stable
+        memory = _MEMORY_OF_LARGER if is_smaller else _MEMORY_OF_SMALLER
+        log_stable = memory * estimate.log_stable + (1 - memory) * log_stable
+    return replace(estimate, log_stable=log_stable)
+
+
+def after_ruin(estimate: RateEstimate, rate: float) -> RateEstimate:
+    """Return the estimate after a rate has ruined the model.
+
+    Example:
+        >>> estimate = after_ruin(RateEstimate(log_stable=math.log(0.8)), rate=0.8)
+        >>> round(estimate.stable, 3), estimate.ceiling
+        (0.2, 0.4)
+    """
+    log_stable = math.log(_AFTER_RUIN * rate)
+    if estimate.is_known:
+        log_stable = min(log_stable, estimate.log_stable)
+    return RateEstimate(log_stable, ceiling=min(estimate.ceiling, _BELOW_RUIN * rate))

@@ -1,0 +1,96 @@
+"""The learning rate of each round, and the trials that it rests on.
+
+There are three ways to the learning rate of a round:
+
+- The job gives it, with or without a schedule (``rate_schedule.py``).
+- The controller chooses it in every plan. Clients check it now and then by trial steps.
+- Otherwise clients search for it when the training begins, and it stays.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+
+from dynamite_fl.control.estimate.rate import RateEstimate, update_rate
+from dynamite_fl.records import Plan
+from dynamite_fl.reports import RoundReport
+from dynamite_fl.training.rate_schedule import RateSchedule
+
+_FIRST_GUESS = 0.1  # the rate at which the first search begins
+_STEPS_PER_CHECK = 40  # local steps that pay for a check of two gradients, 5 % of them
+_FIRST_CHECKS = 2  # checks after the first round, whatever they cost
+_CONSTANT_SHARE = 0.5  # of the stable rate, for a rate that stays for the whole training
+
+
+@dataclass(frozen=True)
+class RateChoice:
+    """What the loop knows about learning rates.
+
+    Attributes:
+        estimate: The estimate of the largest stable rate.
+        constant: The rate that stays for the whole training, for controllers that choose none. NaN
+            until it is found.
+        trials: The number of rounds with trials so far.
+        steps_since_trial: The local steps since the last trial.
+        last: The learning rate of the last round; NaN before the first round.
+    """
+
+    estimate: RateEstimate = field(default_factory=RateEstimate)
+    constant: float = math.nan
+    trials: int = 0
+    steps_since_trial: int = 0
+    last: float = math.nan
+
+
+def rate_of_round(
+    choice: RateChoice, plan: Plan, given: RateSchedule | None, share_spent: float
+) -> float:
+    """Return the learning rate of the next round.
+
+    Args:
+        choice: What is known about learning rates.
+        plan: The plan of the round.
+        given: The learning rate that the job gives; None if it is to be chosen.
+        share_spent: The share of the limits that is spent.
+    """
+    if given is not None:
+        return given.at(share_spent)
+    if plan.learning_rate is not None:
+        return plan.learning_rate
+    return _FIRST_GUESS if math.isnan(choice.constant) else choice.constant
+
+
+def trial_of_round(
+    choice: RateChoice, plan: Plan, given: RateSchedule | None, *, is_back: bool
+) -> str:
+    """Return which trial the next round has, one of ``RATE_TRIALS``.
+
+    Args:
+        choice: What is known about learning rates.
+        plan: The plan of the round.
+        given: The learning rate that the job gives; None if it is to be chosen.
+        is_back: Whether the training has just returned to an earlier model.
+    """
+    if given is not None:
+        return "search" if is_back else "none"  # so that an error can name a rate that would do
+    if not choice.estimate.is_known:
+        return "adopt"
+    if plan.learning_rate is None:
+        return "none"
+    due = choice.steps_since_trial >= _STEPS_PER_CHECK or choice.trials <= _FIRST_CHECKS
+    return "check" if due else "none"
+
+
+def after_round(choice: RateChoice, report: RoundReport, *, tried: bool) -> RateChoice:
+    """Return what is known about learning rates after one more round."""
+    estimate = update_rate(choice.estimate, report)
+    constant = choice.constant
+    if report.ruining_rate is not None or math.isnan(constant):
+        constant = _CONSTANT_SHARE * estimate.stable
+    return replace(
+        choice,
+        estimate=estimate,
+        constant=constant,
+        trials=choice.trials + tried,
+        steps_since_trial=0 if tried else choice.steps_since_trial + report.local_steps,
+        last=report.learning_rate,
+    )
