@@ -17,7 +17,7 @@ __all__ = ["threads_for_processes"]  # a fixture
 
 @pytest.mark.usefixtures("threads_for_processes")
 def test_divergence_is_a_failure_of_a_contender_but_not_of_a_trial(tmp_path: Path) -> None:
-    job = load_training_job(overrides=[*SMALL, *REGRESSION, "limits.rounds=40"])
+    job = load_training_job(overrides=[*SMALL, *REGRESSION])
     contenders = contenders_of(job, ["fedavg@0.01", "fedavg@1e+30"])
     runs = runs_of(job, contenders, [0], tmp_path)
     with Workers(None, 1) as workers:

@@ -21,7 +21,7 @@ from dynamite_fl.records import Fleet, Limits
 
 _DIRECTIONS = ((1, 0, 0), (0, 1, 0), (-1, 1, 0), (0, 0, 1))
 _STRIDES = (2, 1)
-_FIRST_DOUBLINGS = (3, 5)  # 8 and 32 local steps
+_FIRST_DOUBLINGS = (1, 3, 5)  # 2, 8 and 32 local steps
 _FIRST_BATCH = 64  # the largest batch size to begin with
 
 
@@ -65,8 +65,9 @@ class FixedSettings:
             place: The place of FedAvg's best rate. More steps on fewer samples need a lower one.
         """
         most = math.ceil(math.log2(self.limits.max_local_steps))
-        few, many = (min(doublings, most) for doublings in _FIRST_DOUBLINGS)
-        start = [(place, few), (place - 2, few), (place - 2, many), (place - 4, many)]
+        like_fedavg, few, many = (min(doublings, most) for doublings in _FIRST_DOUBLINGS)
+        start = [(place, like_fedavg), (place, few), (place - 2, few)]
+        start += [(place - 2, many), (place - 4, many)]
         points = [(at, doublings, self._first_halvings(doublings)) for at, doublings in start]
         return Pattern(points, _DIRECTIONS, _STRIDES)
 
