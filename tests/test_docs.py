@@ -19,6 +19,7 @@ SOURCE = Path(dynamite_fl.__file__).parent
 CHECKED = ["CONTRIBUTING.md", "docs/paper.md", "docs/control.md", "docs/training.md"]
 LINKED = [*CHECKED, "README.md", "CHANGELOG.md", "docs/deploy.md", "docs/results.md"]
 LINKED += ["benchmarks/README.md", "examples/README.md", "examples/flower/README.md"]
+LINKED += ["examples/flower_strategy/README.md"]
 # Names of other tools and of the paper, which no file of ours defines.
 FOREIGN = {".venv", "pre-commit install", ".venv/bin/pip freeze", "<=", "until k<K"}
 

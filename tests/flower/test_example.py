@@ -1,15 +1,18 @@
-"""The app in ``examples/flower``, on a Grid without a network and on stock Flower."""
+"""The apps in ``examples``, on a Grid without a network and on stock Flower."""
 
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from flwr.app import Context, RecordDict
 
 from dynamite_fl.training.history import read_history
@@ -18,6 +21,7 @@ from tests.flower.machines import ENVIRONMENT
 from tests.processes import HANG_SECONDS, wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
+OWN_APP = EXAMPLE.with_name("flower_strategy")
 BIN = Path(sys.executable).parent
 
 
@@ -46,6 +50,28 @@ def test_on_a_grid_without_network(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert history.final > 0.7
 
 
+@pytest.mark.parametrize(
+    ("controller", "least"), [("dynamite-feedback", 0.4), ("no-straggler", 0.0)]
+)
+def test_an_app_with_its_own_train_function(
+    controller: str, least: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.syspath_prepend(OWN_APP)
+    monkeypatch.chdir(tmp_path)
+    from digits_app import client_app, server_app  # type: ignore[import-not-found]
+
+    configs = {part: {"partition-id": part, "num-partitions": 3} for part in range(3)}
+    grid = LocalGrid(dict.fromkeys(configs, client_app.app), configs)
+    config: dict[str, bool | float | int | str]
+    config = {"deadline": 60.0, "budget": 100.0, "rounds": 9, "controller": controller}
+    torch.manual_seed(0)
+    server_app.app(grid, Context(1, 1, {}, RecordDict(), config, series_id=1))
+    printed = capsys.readouterr().out.splitlines()[-1]
+    assert printed.startswith("9 rounds, ended by the rounds: {'accuracy': 0.")
+    assert float(printed.partition(": ")[2].strip("{}").split()[-1]) >= least
+    assert (tmp_path / "digits.pt").exists()
+
+
 def free_ports(count: int) -> list[int]:
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [server.getsockname()[1] for server in servers]
@@ -60,12 +86,13 @@ def can_connect(port: int) -> bool:
 
 
 @contextmanager
-def started(log: Path, environment: dict[str, str], *words: str) -> Iterator[None]:
+def started(name: str, *words: str, environment: dict[str, str], folder: Path) -> Iterator[None]:
     """Run a command of Flower, and end all processes that it has started with the context."""
-    with log.open("wb") as output:
+    with (folder / f"{name}.log").open("wb") as output:
         process = subprocess.Popen(
             [str(BIN / words[0]), *words[1:]],
             env=environment,
+            cwd=folder,
             stdout=output,
             stderr=output,
             start_new_session=True,
@@ -81,12 +108,12 @@ def started(log: Path, environment: dict[str, str], *words: str) -> Iterator[Non
             process.wait(HANG_SECONDS)
 
 
-@pytest.mark.slow
-def test_on_stock_flower(tmp_path: Path) -> None:
-    link, *ports = free_ports(3)
-    home = tmp_path / "home"
+@contextmanager
+def stock_flower(folder: Path, node_configs: list[str]) -> Iterator[dict[str, str]]:
+    """Start a SuperLink and SuperNodes; yield the environment in which ``flwr`` finds them."""
+    link, *ports = free_ports(1 + len(node_configs))
+    home, address = folder / "home", f"127.0.0.1:{link}"
     home.mkdir()
-    address = f"127.0.0.1:{link}"
     (home / "config.toml").write_text(
         f'[superlink]\ndefault = "t"\n\n[superlink.t]\naddress = "{address}"\ninsecure = true\n'
     )
@@ -97,36 +124,50 @@ def test_on_stock_flower(tmp_path: Path) -> None:
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
     }
     listen = ("--insecure", "--host", "127.0.0.1", "--port")
-    nodes = [
-        (
-            *listen,
-            str(port),
-            "--superlink",
-            address,
-            "--node-config",
-            f'partition-id={part} name="n{part}" state="{tmp_path / str(part)}"',
-        )
-        for part, port in enumerate(ports)
-    ]
+    with ExitStack() as processes:
+        start = partial(started, environment=environment, folder=folder)
+        processes.enter_context(start("link", "flower-superlink", *listen, str(link)))
+        for number, (port, config) in enumerate(zip(ports, node_configs, strict=True)):
+            words = (*listen, str(port), "--superlink", address, "--node-config", config)
+            processes.enter_context(start(f"n{number}", "flower-supernode", *words))
+        wait_until(lambda: can_connect(link), (folder / "link.log").read_text)
+        yield environment
+
+
+def flwr_run(app: Path, environment: dict[str, str], config: str) -> None:
+    result = subprocess.run(
+        [BIN / "flwr", "run", app, "t", "--run-config", config],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def end_of(log: Path) -> Callable[[], str]:
+    return lambda: log.read_text()[-3000:]
+
+
+@pytest.mark.slow
+def test_on_stock_flower(tmp_path: Path) -> None:
+    configs = [f'partition-id={p} name="n{p}" state="{tmp_path / str(p)}"' for p in (0, 1)]
     history = tmp_path / "run" / "history.jsonl"
-    with (
-        started(tmp_path / "link.log", environment, "flower-superlink", *listen, str(link)),
-        started(tmp_path / "n0.log", environment, "flower-supernode", *nodes[0]),
-        started(tmp_path / "n1.log", environment, "flower-supernode", *nodes[1]),
-    ):
-        wait_until(lambda: can_connect(link), (tmp_path / "link.log").read_text)
-        config = f'rounds=2 folder="{history.parent}"'
-        result = subprocess.run(
-            [BIN / "flwr", "run", EXAMPLE, "t", "--run-config", config],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=HANG_SECONDS,
-            check=False,
-        )
-        assert result.returncode == 0, result.stdout + result.stderr
-        ended = history.parent / "ended.txt"
-        wait_until(ended.exists, lambda: (tmp_path / "link.log").read_text()[-3000:])
+    with stock_flower(tmp_path, configs) as environment:
+        flwr_run(EXAMPLE, environment, f'rounds=2 folder="{history.parent}"')
+        wait_until((history.parent / "ended.txt").exists, end_of(tmp_path / "link.log"))
     records = read_history(history)
     assert [record.round for record in records] == [1, 2]
     assert records[-1].absent == ()
+
+
+@pytest.mark.slow
+def test_an_app_of_one_s_own_on_stock_flower(tmp_path: Path) -> None:
+    configs = [f"partition-id={part} num-partitions=2" for part in (0, 1)]
+    log = tmp_path / "link.log"
+    with stock_flower(tmp_path, configs) as environment:
+        flwr_run(OWN_APP, environment, "rounds=3 deadline=600.0")
+        wait_until(lambda: "ended by the" in log.read_text(), end_of(log))
+    assert "3 rounds, ended by the rounds: {'accuracy': 0." in log.read_text()
+    assert (tmp_path / "digits.pt").exists()

@@ -1,7 +1,9 @@
 """Training on real machines, and DYNAMITE inside a Flower app of your own.
 
 In a ServerApp, call ``train``; in a ClientApp, use ``client_app`` with a ``local_client``. The
-folder ``examples/flower`` has such an app. Names are imported when they are first used.
+folder ``examples/flower`` has such an app. If the app has a strategy and a train function already,
+``WithinLimits`` and ``StepMeter`` keep both, as in ``examples/flower_strategy``. Names are imported
+when they are first used.
 """
 
 from importlib import import_module
@@ -13,12 +15,24 @@ if TYPE_CHECKING:
     from dynamite_fl.flower.api import Result, local_client, train
     from dynamite_fl.flower.clientapp import client_app
     from dynamite_fl.flower.engine import Timeouts
+    from dynamite_fl.flower.step_meter import StepMeter
+    from dynamite_fl.flower.strategy import WithinLimits
 
-__all__ = ["Result", "Timeouts", "client_app", "local_client", "train"]
+__all__ = [
+    "Result",
+    "StepMeter",
+    "Timeouts",
+    "WithinLimits",
+    "client_app",
+    "local_client",
+    "train",
+]
 
 _MODULES = {
     "Result": "api",
+    "StepMeter": "step_meter",
     "Timeouts": "engine",
+    "WithinLimits": "strategy",
     "client_app": "clientapp",
     "local_client": "api",
     "train": "api",

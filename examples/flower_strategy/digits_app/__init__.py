@@ -1,0 +1,1 @@
+"""An ordinary Flower app, kept within a deadline and a budget."""
