@@ -1,6 +1,7 @@
 """The apps in ``examples``, on a Grid without a network and on stock Flower."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -135,8 +136,13 @@ def stock_flower(folder: Path, node_configs: list[str]) -> Iterator[dict[str, st
 
 
 def flwr_run(app: Path, environment: dict[str, str], config: str) -> None:
+    flwr("run", str(app), "t", "--run-config", config, environment=environment)
+
+
+def flwr(*words: str, environment: dict[str, str]) -> str:
+    """Run a command of Flower to its end, and return what it printed."""
     result = subprocess.run(
-        [BIN / "flwr", "run", app, "t", "--run-config", config],
+        [BIN / "flwr", *words],
         env=environment,
         capture_output=True,
         text=True,
@@ -144,6 +150,7 @@ def flwr_run(app: Path, environment: dict[str, str], config: str) -> None:
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def end_of(log: Path) -> Callable[[], str]:
@@ -168,6 +175,8 @@ def test_an_app_of_one_s_own_on_stock_flower(tmp_path: Path) -> None:
     log = tmp_path / "link.log"
     with stock_flower(tmp_path, configs) as environment:
         flwr_run(OWN_APP, environment, "rounds=3 deadline=600.0")
-        wait_until(lambda: "ended by the" in log.read_text(), end_of(log))
-    assert "3 rounds, ended by the rounds: {'accuracy': 0." in log.read_text()
+        wait_until(lambda: "Finished task" in log.read_text(), end_of(log))
+        (run,) = re.findall(r"Created run (\d+)", log.read_text())
+        printed = flwr("log", run, "t", "--show", environment=environment)
+    assert "3 rounds, ended by the rounds: {'accuracy': 0." in printed
     assert (tmp_path / "digits.pt").exists()
