@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help run test test-all lint types bench bench-flower dist clean
+.PHONY: help run test test-all lint types bench bench-flower dist docs clean
 
 help:
 	@echo "make run       set up what a run needs, then train by the embedded job"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-all  the same with the slow tests, and with more and random examples"
 	@echo "make bench     measure the speed of planning, training and buffers"
 	@echo "make dist      build the wheel and the source archive, and try them in clean environments"
+	@echo "make docs      build the documentation as a site in docs/_build/html"
 	@echo "make clean     remove the environment and caches"
 
 $(VENV)/.made:
@@ -60,5 +61,16 @@ dist: $(VENV)/.made
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python tests/packaging/check_dist.py dist
 
+# The site is built in the same environment; tests do without what it needs.
+$(VENV)/.docs: $(VENV)/.ready
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	rm -rf docs/_build docs/reference
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo "To look at it: docs/_build/html/index.html"
+
 clean:
+	rm -rf docs/_build docs/reference
 	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

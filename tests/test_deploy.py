@@ -1,6 +1,5 @@
 """The guide in ``docs/deploy.md``: its job and its task run as they are printed."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +12,17 @@ from dynamite_fl.flower.job_parts import build_client
 from dynamite_fl.job.build import build_task, number_of_devices
 from dynamite_fl.job.training import TrainingJob, load_training_job
 from dynamite_fl.reports import RoundReport
+from tests.documents import DOCS, blocks
 from tests.flower.fleet import order
 from tests.flower.local_grid import LocalGrid
 
-GUIDE = Path(__file__).parents[1] / "docs" / "deploy.md"
+GUIDE = DOCS / "deploy.md"
 
 
-def block(language: str) -> str:
-    (text,) = re.findall(rf"```{language}\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    return str(text)
+def written(name: str) -> str:
+    """Return the block that the guide writes into a file."""
+    (text,) = (block.text for block in blocks(GUIDE) if block.words == name)
+    return text
 
 
 @pytest.fixture
@@ -29,8 +30,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainingJob:
     """Return the job of the guide; its task is found beside it."""
     folder = tmp_path / "job"
     folder.mkdir()
-    (folder / "job.toml").write_text(block("toml"))
-    (folder / "my_task.py").write_text(block("python"))
+    (folder / "job.toml").write_text(written("job.toml"))
+    (folder / "my_task.py").write_text(written("my_task.py"))
     inputs, labels = samples()
     np.savez(tmp_path / "data.npz", x=inputs, y=labels)
     monkeypatch.chdir(tmp_path)

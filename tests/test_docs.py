@@ -1,27 +1,47 @@
-"""Files, names, commands and links in the documentation exist."""
+"""Files, names, commands, keys and links in the documentation exist, and its pages are complete."""
 
 import ast
+import importlib.util
+import inspect
+import json
 import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from typer.main import get_command
 
 import dynamite_fl
 from dynamite_fl._cli.main import app
-from dynamite_fl.job.training import load_training_job, resolve_tables
+from dynamite_fl.task.metrics import NAMED
+from dynamite_fl.training.round_record import FIELDS
+from tests._cli.commands import invoke
+from tests.documents import DOCS, DOCUMENTS, ROOT, blocks
 
-ROOT = Path(__file__).parents[1]
 SOURCE = Path(dynamite_fl.__file__).parent
 CHECKED = ["CONTRIBUTING.md", "docs/paper.md", "docs/control.md", "docs/training.md"]
-LINKED = [*CHECKED, "README.md", "CHANGELOG.md", "docs/deploy.md", "docs/results.md"]
-LINKED += ["benchmarks/README.md", "examples/README.md", "examples/flower/README.md"]
-LINKED += ["examples/flower_strategy/README.md"]
+LINKED = [str(page.relative_to(ROOT)) for page in DOCUMENTS]
+LINKED += [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "benchmarks/README.md",
+    "examples/README.md",
+]
+LINKED += ["examples/flower/README.md", "examples/flower_strategy/README.md"]
 # Names of other tools and of the paper, which no file of ours defines.
-FOREIGN = {".venv", "pre-commit install", ".venv/bin/pip freeze", "<=", "until k<K"}
+FOREIGN = {
+    ".venv",
+    "docs/_build/html",
+    "pre-commit install",
+    ".venv/bin/pip freeze",
+    "<=",
+    "until k<K",
+}
 
 
 def quoted(document: str) -> Iterator[tuple[str, str]]:
@@ -115,19 +135,13 @@ def test_the_map_shows_every_package() -> None:
     assert all(find_file(entry) for entry in entries if "*" not in entry)
 
 
-def test_the_settings_of_a_training_can_be_used() -> None:
-    embedded = load_training_job().tables
-    blocks = re.findall(r"^```toml\n(.*?)^```$", _text("docs/training.md"), re.M | re.S)
-    assert blocks
-    for block in blocks:
-        resolve_tables({**embedded, **tomllib.loads(block)}, Path())
-
-
 @pytest.mark.parametrize("document", LINKED)
 def test_links_lead_somewhere(document: str) -> None:
     file = ROOT / document
     for target in re.findall(r"\]\((?!http)([^)]+)\)", file.read_text()):
         path, _, heading = target.partition("#")
+        if path.startswith(("reference/", "../reference/", "docs/reference/")):
+            continue  # a page that is generated with the site
         linked = file.parent / path if path else file
         assert linked.exists(), target
         if heading:
@@ -147,6 +161,63 @@ def test_tables_have_equal_rows(document: str) -> None:
     for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
         cells = [len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()]
         assert len(set(cells)) == 1, table.splitlines()[0]
+
+
+def test_the_page_on_training_names_all_metrics() -> None:
+    text = _text("docs/training.md")
+    assert all(f"`{name}`" in text for name in NAMED)
+
+
+def test_the_page_on_planning_names_all_keys() -> None:
+    """The keys of jobs, and those that scripts read."""
+    text = _text("docs/plan.md")
+    (job,) = (block.text for block in blocks(DOCS / "plan.md") if block.words == "job.toml")
+    for table in ("limits", "fleet"):
+        assert all(f"`{table}.{key}`" in text for key in tomllib.loads(job)[table])
+    shown = json.loads(invoke("plan", "--json").stdout)
+    assert not {key for key in shown if f"`{key}`" not in text}
+
+
+def test_the_files_of_a_run_are_named(tmp_path: Path) -> None:
+    words = ("--set", "limits.rounds=1", "--set", "task.model=softmax")
+    assert invoke("run", "--runs", tmp_path, "--name", "a", *words).exit_code == 0
+    for name in ("job.toml", "run.json", "history.jsonl", "model.safetensors"):
+        assert (tmp_path / "a" / name).exists()
+        assert f"`{name}`" in _text("docs/how-to/resume.md")
+
+
+@cache
+def reference() -> Any:
+    """Return the module that writes the reference pages."""
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_is_complete(tmp_path: Path) -> None:
+    """Every key, field, command, option, error and public name is there, with a sentence."""
+    reference().write_reference(tmp_path)
+    pages = {page.stem: page.read_text() for page in tmp_path.iterdir()}
+    for kind in (dynamite_fl.Limits, dynamite_fl.Devices, dynamite_fl.Stream):
+        for name in inspect.signature(kind).parameters:
+            assert re.search(rf"^\| `{name}` \|.*\| \S[^|]* \|$", pages["job"], re.M), name
+    assert not re.findall(r"^\| `.*\|  \|$", pages["job"], re.M)  # a key without a sentence
+    for name in FIELDS:
+        assert f"| `{name}` |" in pages["history"]
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        assert f"## `dynamite {name}`" in pages["commands"]
+        options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
+        assert all(f"`{option.opts[0]}`" in pages["commands"] for option in options)
+    for name in dynamite_fl.__all__:
+        value = getattr(dynamite_fl, name)
+        if isinstance(value, type) and issubclass(value, dynamite_fl.DynamiteError):
+            section = pages["errors"].partition(f"## `{name}`\n")[2].partition("\n## ")[0]
+            assert re.search(r"\*\*What to do:\*\* \w", section), name
+        elif not name.startswith("_") and not inspect.ismodule(value):
+            assert f"dynamite_fl.{name}" in pages["api"], name
 
 
 def _text(document: str) -> str:

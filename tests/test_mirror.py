@@ -22,6 +22,7 @@ OTHER_TESTS = {
     "report/test_browser.py": "reports in a real browser",
     "test_deploy.py": "the guide to real machines",
     "test_docs.py": "docs/",
+    "test_documents.py": "what README.md, docs/ and --help show, run to its end",
     "test_imports.py": "which package may import which",
     "test_mirror.py": "this rule",
     "test_readme.py": "README.md",

@@ -1,17 +1,14 @@
-"""The README and the page on planning: their blocks run, and show what the program shows."""
+"""The README: its blocks run, and show what the program shows."""
 
 import contextlib
 import io
-import json
 import re
 import shlex
-import tomllib
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.main import get_command
 
@@ -19,13 +16,11 @@ import dynamite_fl as fl
 from dynamite_fl._cli.main import app
 from dynamite_fl.job.build import build_stream
 from dynamite_fl.job.training import load_training_job
-from dynamite_fl.task.metrics import NAMED
 from tests._cli.commands import dynamite, invoke
 
 ROOT = Path(__file__).parents[1]
-README, PLANNING = ROOT / "README.md", ROOT / "docs" / "plan.md"
-TRAINING = ROOT / "docs" / "training.md"
-DOCUMENTS = [README, PLANNING, TRAINING, ROOT / "docs" / "deploy.md"]
+README = ROOT / "README.md"
+DOCUMENTS = [README]
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -60,7 +55,6 @@ def test_every_block_is_tested_here() -> None:
     """A new block needs a test; this one fails until it is counted."""
     assert len(blocks("python")) == 2
     assert len(blocks("toml")) == 2
-    assert len(blocks("python", PLANNING)) == len(blocks("toml", PLANNING)) == 1
 
 
 def test_plan_output_is_current() -> None:
@@ -101,22 +95,6 @@ def test_the_model_can_be_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert block_with("runs/products holds", "").strip() == str(refused.value)
 
 
-def test_the_metrics_are_those_of_the_page() -> None:
-    """The error of the worst client is the largest, and all errors are below that of no model."""
-    names, printed = run_block(block_with("fl.metrics.rmse", "python", TRAINING))
-    result = names["result"]
-    assert list(result.metrics) == ["rmse", "within_half", "loss"]
-    errors = result.history[-1].client_metrics
-    assert result.worst_client == (errors.index(max(errors)), max(errors))
-    assert result.metrics["rmse"] < names["targets"].std()
-    assert str(result.worst_client) in printed
-
-
-def test_the_page_on_training_names_all_metrics() -> None:
-    text = TRAINING.read_text()
-    assert all(f"`{name}`" in text for name in NAMED)
-
-
 def test_the_controller_passes_its_checks_and_runs_from_a_job(tmp_path: Path) -> None:
     code = block_with("class FewerSteps", "python")
     run_block(code)
@@ -153,28 +131,6 @@ def test_the_files_of_a_run_are_named(tmp_path: Path) -> None:
     for name in ("job.toml", "run.json", "history.jsonl", "model.safetensors"):
         assert (tmp_path / "a" / name).exists()
         assert f"`{name}`" in README.read_text()
-
-
-def test_planning_by_a_file_and_in_python_agree(tmp_path: Path) -> None:
-    (job,), (code,) = blocks("toml", PLANNING), blocks("python", PLANNING)
-    (tmp_path / "job.toml").write_text(job)
-    shown = invoke("plan", tmp_path / "job.toml")
-    assert shown.exit_code == 0, shown.stderr
-    names, printed = run_block(code)
-    plan = names["plan"]
-    assert f"local steps  {plan.local_steps} in" in shown.stdout
-    assert printed.startswith(f"{plan.local_steps} [")
-    assert np.isfinite(plan.bound)
-
-
-def test_the_page_on_planning_names_all_keys() -> None:
-    """The keys of jobs, and those that scripts read."""
-    text = PLANNING.read_text()
-    tables = tomllib.loads(blocks("toml", PLANNING)[0])
-    for table in ("limits", "fleet"):
-        assert all(f"`{table}.{key}`" in text for key in tables[table])
-    shown = json.loads(invoke("plan", "--json").stdout)
-    assert not {key for key in shown if f"`{key}`" not in text}
 
 
 def command_lines() -> Iterator[str]:

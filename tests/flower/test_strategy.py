@@ -115,7 +115,7 @@ def test_an_unchanged_train_function_is_enough_for_other_controllers(controller:
 
 
 def test_slow_nodes_get_smaller_batches_without_a_meter() -> None:
-    limits = Limits(rounds=6, deadline=3.0, budget=1e6, cost_per_sample=0.001, cost_per_round=1.0)
+    limits = Limits(rounds=6, deadline=1e4, budget=1e6, cost_per_sample=0.001, cost_per_round=1)
     nodes = own_grid([], with_meter=False, seconds_per_sample=0.001)
     strategy, _ = started(nodes, controller="no-straggler", limits=limits)
     sizes = np.array([record.batch_sizes for record in strategy.history[2:]], dtype=float)
@@ -237,14 +237,13 @@ def test_one_bad_update_is_left_out() -> None:
 def test_nodes_may_hang_leave_and_come() -> None:
     """A node that hangs is absent; one that leaves gives its place to one that comes."""
     nodes = own_grid([])
-    hanging = nodes.apps[13]
-    calls: list[int] = []
+    working = nodes.apps[13]
 
     def hang(message: Any, context: Any) -> Any:
-        calls.append(1)
-        if len(calls) in (3, 4):  # an evaluation comes after each round
+        is_training = message.metadata.message_type == "train"
+        if is_training and message.content["config"]["server-round"] == 2:
             raise TimeoutError
-        return hanging(message, context)
+        return working(message, context)
 
     nodes.apps[13] = hang
 
@@ -252,7 +251,7 @@ def test_nodes_may_hang_leave_and_come() -> None:
         if record.round == 2:
             nodes.apps[14], nodes.contexts[14] = nodes.apps.pop(11), nodes.contexts[11]
 
-    short = Timeouts(round_factor=0.0, min_round_seconds=0.3)
-    strategy, _ = started(nodes, timeouts=short, on_round=change, start={"timeout": 1.0})
+    short = Timeouts(round_factor=0.0, min_round_seconds=3.0)  # the others need much less
+    strategy, _ = started(nodes, timeouts=short, on_round=change)
     assert [record.absent for record in strategy.history][:2] == [(), (2,)]
     assert [record.absent for record in strategy.history][2:] == [(), ()]

@@ -38,6 +38,8 @@ class Miss:
 class Infeasible(DynamiteError, ValueError):  # noqa: N818  it describes the limits
     """The limits are too small, even for the smallest plan.
 
+    What to do: raise the limit that the message names to what it says, or lower the rounds.
+
     Attributes:
         misses: Every limit that is too small.
         limit: The first of these limits, ``deadline`` or ``budget``.
