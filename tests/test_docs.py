@@ -37,6 +37,8 @@ LINKED += ["examples/flower/README.md", "examples/flower_strategy/README.md"]
 FOREIGN = {
     ".venv",
     "docs/_build/html",
+    "fedavg@0.1",
+    "fedadam@0.1x0.01",
     "pre-commit install",
     ".venv/bin/pip freeze",
     "<=",
