@@ -21,6 +21,7 @@ from dynamite_fl.job import training as training_job
 from dynamite_fl.simulation.fleets import FLEETS
 from dynamite_fl.task.datasets.load import NAMES as DATASETS
 from dynamite_fl.task.registry import MODELS
+from dynamite_fl.training.averaging import AVERAGINGS
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.server_optimizer import SERVER_OPTIMIZERS
 
@@ -105,6 +106,10 @@ def job_page() -> str:
         "## `[server]`\n",
         "What the server makes of the average of a round.\n",
         _classes(SERVER_OPTIMIZERS),
+        "## `[averaging]`\n",
+        "How the local models of a round are averaged. The default is `mean` in simulations and `clipped-mean` on real "
+        "machines.\n",
+        _classes(AVERAGINGS),
         "## `[stream]`\n",
         "If this table is there, samples arrive over time. `preset` names one of the paper's streams; all other keys "
         "override it.\n",

@@ -34,7 +34,7 @@ GENERATED = ("_build", "reference")
 PAGES = [
     page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in GENERATED
 ]
-DOCUMENTS = PAGES
+DOCUMENTS = [ROOT / "README.md", *PAGES]
 
 
 @dataclass(frozen=True)

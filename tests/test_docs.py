@@ -17,6 +17,7 @@ from typer.main import get_command
 
 import dynamite_fl
 from dynamite_fl._cli.main import app
+from dynamite_fl.job.training import NEEDED_TABLES, OPTIONAL_TABLES
 from dynamite_fl.task.metrics import NAMED
 from dynamite_fl.training.round_record import FIELDS
 from tests._cli.commands import invoke
@@ -26,7 +27,6 @@ SOURCE = Path(dynamite_fl.__file__).parent
 CHECKED = ["CONTRIBUTING.md", "docs/paper.md", "docs/control.md", "docs/training.md"]
 LINKED = [str(page.relative_to(ROOT)) for page in DOCUMENTS]
 LINKED += [
-    "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "benchmarks/README.md",
@@ -37,6 +37,7 @@ LINKED += ["examples/flower/README.md", "examples/flower_strategy/README.md"]
 FOREIGN = {
     ".venv",
     "docs/_build/html",
+    "$DYNAMITE_DATA",
     "fedavg@0.1",
     "fedadam@0.1x0.01",
     "pre-commit install",
@@ -207,6 +208,8 @@ def test_the_reference_is_complete(tmp_path: Path) -> None:
         for name in inspect.signature(kind).parameters:
             assert re.search(rf"^\| `{name}` \|.*\| \S[^|]* \|$", pages["job"], re.M), name
     assert not re.findall(r"^\| `.*\|  \|$", pages["job"], re.M)  # a key without a sentence
+    for table in (*NEEDED_TABLES, *OPTIONAL_TABLES):
+        assert re.search(rf"^##+ `\[?{table}\]?`$", pages["job"], re.M), table
     for name in FIELDS:
         assert f"| `{name}` |" in pages["history"]
     for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
