@@ -36,7 +36,7 @@ from dynamite_fl.client.messages import ClientState, Order, Reply
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.probe import ProbeMemory, measure
 from dynamite_fl.client.probe_settings import ProbeSettings
-from dynamite_fl.client.rate_trial import try_rates
+from dynamite_fl.client.rate_trial import NO_TRIAL, check_rates, search_rate
 from dynamite_fl.client.sketch import sketch
 from dynamite_fl.client.unsound_samples import refuse_unsound_samples
 from dynamite_fl.errors import NoSampleYet
@@ -119,8 +119,9 @@ def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[R
             is only one round.
         steps: Computes the local steps of as many clients as there are rounds.
     """
-    first_batches = [started.batches[0] for started in rounds]
-    order, trial = try_rates(rounds[0].order, first_batches, steps)
+    order, trial = rounds[0].order, NO_TRIAL
+    if order.rate_trial in ("search", "adopt"):
+        order, trial = search_rate(order, rounds[0].batches[0], steps)
     results = take_local_steps(
         order=order,
         batches=[started.batches for started in rounds],
@@ -131,18 +132,19 @@ def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[R
         started.client.reply(started, result, steps)
         for started, result in zip(rounds, results, strict=True)
     ]
+    trials = [trial] * len(rounds)
+    if order.rate_trial == "check":
+        trials = check_rates(order, [result.last_step for result in results], steps)
     return [
         replace(
             reply,
             learning_rate=order.learning_rate,
-            stable_rate=float(stable_rate),
-            steepness=float(steepness),
+            stable_rate=trial.stable_rate,
+            steepness=trial.steepness,
             trial_gradients=trial.gradients,
-            measured_samples=reply.measured_samples + trial.gradients * batch.size,
+            measured_samples=reply.measured_samples + trial.gradients * started.batches[0].size,
         )
-        for reply, stable_rate, steepness, batch in zip(
-            replies, trial.stable_rates, trial.steepness, first_batches, strict=True
-        )
+        for reply, started, trial in zip(replies, rounds, trials, strict=True)
     ]
 
 

@@ -1,7 +1,7 @@
 """The local steps of a round, for one client or for several clients at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -180,6 +180,8 @@ class StepResults:
         gradient: The gradient of the first batch at the global model, (trained,); None if the
             order asks for no memory.
         path: The path of the steps; None if the order does not ask for it.
+        last_step: The last step, from which a trial tells the stable rate; None if the order does
+            not ask for it.
     """
 
     weights: Tensor
@@ -187,6 +189,22 @@ class StepResults:
     memory: ProbeMemory | None
     gradient: Tensor | None
     path: StepPath | None
+    last_step: "LastStep | None" = None
+
+
+@dataclass(frozen=True, eq=False)
+class LastStep:
+    """The last local step of a client.
+
+    Attributes:
+        batch: The rows of its batch.
+        gradient: The gradient of the batch before the step, (trained,).
+        movement: The weights before the step minus the weights after it, (trained,).
+    """
+
+    batch: IntArray
+    gradient: Tensor
+    movement: Tensor
 
 
 def take_local_steps(
@@ -205,7 +223,8 @@ def take_local_steps(
     seen: list[Measured] = []
     for index in range(order.local_steps):
         is_last = index + 1 == order.local_steps
-        before = steps.weights() if order.remember and is_last else None
+        is_kept = order.remember or order.rate_trial == "check"
+        before = steps.weights() if is_kept and is_last else None
         step_batches = [client_batches[index] for client_batches in batches]
         measured = steps.step(step_batches, measure=_is_measured(order, index))
         seen = [*seen[:1], measured]
@@ -220,30 +239,27 @@ def take_local_steps(
     if order.path:
         paths = path.paths([batch.size for batch in last_batches], stored)
     first_losses = first.losses.tolist()
-    if before is None or first.gradients is None or measured.gradients is None:
-        results = zip(weights.unbind(), first_losses, paths, strict=True)
-        return [StepResults(local, loss, None, None, way) for local, loss, way in results]
-    # The order asks for a memory, so ``measured`` is the last step and ``before`` what it began at.
-    last_losses = measured.losses.tolist()
-    return [
-        StepResults(
-            weights=weights[client],
-            first_loss=first_losses[client],
-            memory=ProbeMemory(
-                batch=batch,
-                weights=before[client, : steps.trained],
-                loss=last_losses[client],
-                gradient=measured.gradients[client],
-                first_loss=first_losses[client],
-            ),
-            gradient=first.gradients[client],
-            path=paths[client],
-        )
-        for client, batch in enumerate(last_batches)
-    ]
+    columns = zip(weights.unbind(), first_losses, paths, strict=True)
+    results = [StepResults(local, loss, None, None, way) for local, loss, way in columns]
+    if before is None or measured.gradients is None:
+        return results
+    last_losses, trained = measured.losses.tolist(), slice(steps.trained)
+    for client, batch in enumerate(last_batches):
+        start, gradient = before[client, trained], measured.gradients[client]
+        if order.rate_trial == "check":
+            last_step = LastStep(batch, gradient, start - weights[client, trained])
+            results[client] = replace(results[client], last_step=last_step)
+        if order.remember and first.gradients is not None:
+            first_loss = first_losses[client]
+            memory = ProbeMemory(batch, start, last_losses[client], gradient, first_loss)
+            first_gradient = first.gradients[client]
+            results[client] = replace(results[client], memory=memory, gradient=first_gradient)
+    return results
 
 
 def _is_measured(order: Order, index: int) -> bool:
     """Return whether a probe or the path uses the loss and the gradient of a step."""
-    for_probe = order.remember and index in (0, order.local_steps - 1)
-    return for_probe or (order.path and index < MEASURED_GRADIENTS)
+    is_last = index + 1 == order.local_steps
+    for_probe = order.remember and (index == 0 or is_last)
+    for_trial = order.rate_trial == "check" and is_last
+    return for_probe or for_trial or (order.path and index < MEASURED_GRADIENTS)

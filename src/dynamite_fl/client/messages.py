@@ -10,9 +10,9 @@ from dynamite_fl.client.probe import ProbeFigures, ProbeMemory
 from dynamite_fl.client.step_path import StepPath
 from dynamite_fl.stream.buffer import Buffer
 
-# Whether a client tries learning rates before its local steps (``rate_trial.py``):
+# Whether a client tries learning rates (``rate_trial.py``):
 # - "none": it does not,
-# - "check": it takes one trial step of the order's rate,
+# - "check": after its local steps, it looks at what the last one of them shows,
 # - "search": it searches for the largest stable rate,
 # - "adopt": it searches for it, and takes its local steps with half of it.
 RATE_TRIALS = ("none", "check", "search", "adopt")
@@ -35,8 +35,7 @@ class Order:
         sketch: Whether the client sends a sketch of the probe's gradient instead of the gradient.
         free_probes: Whether a probe costs nothing. Then it is the one that the paper prints, which
             computes more gradients (``probe.py``).
-        rate_trial: Whether the client tries learning rates before its local steps, one of
-            ``RATE_TRIALS``.
+        rate_trial: Whether the client tries learning rates, one of ``RATE_TRIALS``.
     """
 
     client: int

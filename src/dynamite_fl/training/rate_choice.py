@@ -16,7 +16,7 @@ from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.rate_schedule import RateSchedule
 
 _FIRST_GUESS = 0.1  # the rate at which the first search begins
-_STEPS_PER_CHECK = 40  # local steps that pay for a check of two gradients, 5 % of them
+_STEPS_PER_CHECK = 20  # local steps that pay for a check of one gradient, 5 % of them
 _FIRST_CHECKS = 2  # checks after the first round, whatever they cost
 _CONSTANT_SHARE = 0.5  # of the stable rate, for a rate that stays for the whole training
 
