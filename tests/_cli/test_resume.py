@@ -9,7 +9,6 @@ from unittest.mock import patch
 import pytest
 
 from dynamite_fl import _atomic
-from dynamite_fl._cli import train
 from dynamite_fl.training import session
 from dynamite_fl.training.folder_lock import FolderLock
 from dynamite_fl.training.history import read_history
@@ -28,7 +27,7 @@ def run_until(how: signal.Signals, seconds: float, *words: str | Path) -> None:
         seconds: The seconds between checkpoints.
         words: The command line.
     """
-    append, lines = _atomic.append_line, list[str]()
+    append, lines, whole = _atomic.append_line, list[str](), session.Session
 
     def append_and_signal(path: Path, text: str) -> None:
         append(path, text)
@@ -37,11 +36,11 @@ def run_until(how: signal.Signals, seconds: float, *words: str | Path) -> None:
             os.kill(os.getpid(), how)
 
     def quick_session(*arguments: Any, **settings: Any) -> session.Session:
-        return session.Session(*arguments, **{**settings, "seconds_between_checkpoints": seconds})
+        return whole(*arguments, **{**settings, "seconds_between_checkpoints": seconds})
 
     with (
         patch.object(session, "append_line", append_and_signal),
-        patch.object(train, "Session", quick_session),
+        patch.object(session, "Session", quick_session),
     ):
         main(*words)
 
