@@ -53,6 +53,8 @@ GEOMETRY: dict[str, Any] = {
         ("comm_seconds", None, r"must be|is nan"),
         ("buffer_size", [0, 5], r"\[0\] is 0"),
         ("buffer_size", [1.5, 5], "whole number"),
+        ("least_batch", [0, 5], r"\[0\] is 0"),
+        ("least_batch", [1.5, 5], "whole number"),
         ("name", ["a"], "a list of 2 names"),
         ("name", ["a", "a"], "'a' twice"),
         ("name", "ab", "a list of 2 names"),
@@ -132,6 +134,14 @@ def test_columns_are_copies_that_cannot_be_written() -> None:
 def test_what_a_batch_can_be_drawn_from() -> None:
     assert Fleet(**FLEET).at_hand.tolist() == [10, 20]
     assert Fleet(**FLEET, buffer_size=15).at_hand.tolist() == [10, 15]
+
+
+def test_the_least_batch_is_one_sample_or_what_is_given_or_all_that_is_there() -> None:
+    assert Fleet(**FLEET).least_batches.tolist() == [1, 1]
+    fleet = Fleet(**FLEET, least_batch=12)
+    assert fleet.least_batches.tolist() == [10, 12]
+    assert fleet.subset(np.array([1])).least_batches.tolist() == [12]
+    assert Fleet(**FLEET, least_batch=[2, 12], buffer_size=7).least_batches.tolist() == [2, 7]
 
 
 def test_a_subset_of_clients() -> None:

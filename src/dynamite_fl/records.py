@@ -52,6 +52,8 @@ class Fleet:
         comm_seconds: t_ui, the seconds per round to receive and send the model.
         buffer_size: B_i, the number of samples that the client can store. None if every client
             stores all its samples.
+        least_batch: The least number of samples in a client's batch, or all that it has if it has
+            fewer. None if one sample is enough. With batch normalisation it is not.
         name: The clients' names. None if clients have no names.
 
     Example:
@@ -71,6 +73,7 @@ class Fleet:
     step_overhead: FloatArray
     comm_seconds: FloatArray
     buffer_size: FloatArray | None
+    least_batch: FloatArray | None
     name: tuple[str, ...] | None
 
     def __init__(
@@ -82,6 +85,7 @@ class Fleet:
         comm_seconds: ArrayLike,
         step_overhead: ArrayLike = 0.0,
         buffer_size: ArrayLike | None = None,
+        least_batch: ArrayLike | None = None,
         name: Sequence[str] | None = None,
     ) -> None:
         n = column_length("Fleet.samples", samples)
@@ -89,6 +93,7 @@ class Fleet:
             "Fleet.samples_per_second", samples_per_second, n, positive=True, finite=False
         )
         stored = None if buffer_size is None else count_column("Fleet.buffer_size", buffer_size, n)
+        least = None if least_batch is None else count_column("Fleet.least_batch", least_batch, n)
         columns = {
             "samples": count_column("Fleet.samples", samples, n),
             "gradient_variance": column("Fleet.gradient_variance", gradient_variance, n),
@@ -96,6 +101,7 @@ class Fleet:
             "step_overhead": column("Fleet.step_overhead", step_overhead, n),
             "comm_seconds": column("Fleet.comm_seconds", comm_seconds, n),
             "buffer_size": stored,
+            "least_batch": least,
             "name": None if name is None else name_column("Fleet.name", name, n),
         }
         for key, values in columns.items():
@@ -151,6 +157,24 @@ class Fleet:
         if self.buffer_size is None:
             return self.samples
         return np.asarray(np.minimum(self.samples, self.buffer_size))
+
+    @property
+    def least_batches(self) -> FloatArray:
+        """The smallest batch that each client may have, 1 or more and at most what it has.
+
+        Example:
+            >>> Fleet(
+            ...     samples=[500, 3],
+            ...     gradient_variance=1,
+            ...     samples_per_second=1,
+            ...     comm_seconds=0,
+            ...     least_batch=8,
+            ... ).least_batches
+            array([8., 3.])
+        """
+        if self.least_batch is None:
+            return np.ones(len(self))
+        return np.asarray(np.minimum(self.least_batch, self.at_hand))
 
 
 @dataclass(frozen=True, kw_only=True)

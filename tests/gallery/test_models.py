@@ -186,3 +186,43 @@ def test_a_saved_model_has_the_mean_of_buffers_that_devices_keep(workers: int) -
     kept = [share * part.mean(dim=0) for part in parts[0]]
     expected = sum(size / 80 * mean for size, mean in zip(sizes, kept, strict=True))
     assert torch.allclose(result.model.get_buffer("mean"), torch.as_tensor(expected), atol=1e-6)
+
+
+def normalised() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+
+
+PLANNING = ("dynamite-feedback", "dynamite", "dynamite-static-tau", "dynamite-uniform")
+OTHERS = ("uniform", "no-straggler", "dbfl", "cooptfl")
+
+
+def train_expensively(controller: str, **fields: Any) -> fl.History:
+    """Train where samples are so expensive that batches should be small."""
+    sizes = [6, 30, 44]
+    data = list(zip(torch.split(INPUTS, sizes), torch.split(LABELS, sizes), strict=True))
+    task = task_of(normalised, **{"train_data": data, **fields})
+    limits = fl.Limits(deadline=1e6, budget=6, cost_per_sample=0.01, cost_per_round=0.1, rounds=6)
+    return train(task, controller=controller, limits=limits).history
+
+
+@pytest.mark.parametrize("controller", [*PLANNING, *OTHERS])
+def test_no_controller_chooses_tiny_batches_for_batch_normalisation(controller: str) -> None:
+    for record in train_expensively(controller):
+        first, *others = record.batch_sizes or ()
+        assert first == 6  # all that the device has
+        assert all(size is not None and size >= 8 for size in others)
+
+
+def test_a_task_may_allow_tiny_batches() -> None:
+    history = train_expensively("dynamite-feedback", least_batch=1)
+    assert min(record.batch_least or 0 for record in history) < 8
+
+
+def test_a_task_may_ask_for_larger_batches() -> None:
+    model = FlatModel(task_of(normalised), seed=0)
+    assert model.least_batch == 8
+    assert FlatModel(task_of(normalised, least_batch=1), seed=0).least_batch is None
+    linear = task_of(lambda: nn.Linear(4, 2), least_batch=32)
+    assert FlatModel(linear, seed=0).least_batch == 32
+    with pytest.raises(fl.InvalidInput, match=r"Task\.least_batch"):
+        task_of(normalised, least_batch=0)

@@ -13,19 +13,27 @@ from dynamite_fl.plan.bounds import Bound
 Floats = NDArray[np.float64]
 
 
-def enumerated_noise(weights: Floats, ceilings: Floats, total: float) -> float:
+def enumerated_noise(
+    weights: Floats, ceilings: Floats, total: float, least: Floats | float = 1.0
+) -> float:
     """The least sum of w/s, by looking at every choice of whole batch sizes."""
     choices = _all_batches(ceilings)
-    choices = choices[choices.sum(axis=1) <= total]
+    choices = choices[(choices.sum(axis=1) <= total) & (choices >= least).all(axis=1)]
     return float((weights / choices).sum(axis=1).min())
 
 
-def greedy_noise(weights: Floats, ceilings: Floats, total: float) -> float:
+def greedy_noise(
+    weights: Floats, ceilings: Floats, total: float, least: Floats | None = None
+) -> float:
     """The least sum of w/s, handing out samples one by one to whom they help most."""
-    sizes = [1] * len(weights)
-    heap = [(-w / 2, i) for i, w in enumerate(weights) if ceilings[i] > 1]
+    sizes = [1] * len(weights) if least is None else [int(size) for size in least]
+    heap = [
+        (-w / (sizes[i] * (sizes[i] + 1)), i)
+        for i, w in enumerate(weights)
+        if ceilings[i] > sizes[i]
+    ]
     heapq.heapify(heap)
-    for _ in range(int(total) - len(sizes)):
+    for _ in range(int(total) - sum(sizes)):
         if not heap:
             break
         _, i = heapq.heappop(heap)
@@ -67,6 +75,9 @@ def enumerated_bound(
     batches = _all_batches(fleet.at_hand)
     if uniform:
         batches = batches[(batches == batches[:, :1]).all(axis=1)]
+        batches = batches[batches[:, 0] >= fleet.least_batches.min()]
+    else:
+        batches = batches[(batches >= fleet.least_batches).all(axis=1)]
     share = fleet.samples / fleet.samples.sum()
     noise = (fleet.gradient_variance * share**2 / batches).sum(axis=1)
     best = np.inf

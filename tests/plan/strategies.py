@@ -28,7 +28,21 @@ def splits(draw: Any, *, clients: int, most: int) -> Split:
 
 
 @st.composite
-def fleets(draw: Any, *, clients: int = 3, samples: int = 5) -> Fleet:
+def splits_from(draw: Any, *, clients: int, most: int) -> tuple[Split, Floats]:
+    """A split and the least size of each client, which the total has room for."""
+    weights, ceilings, total = draw(splits(clients=clients, most=most))
+    least = np.array([draw(st.integers(1, int(ceiling))) for ceiling in ceilings], dtype=float)
+    return (weights, ceilings, max(total, float(least.sum()))), least
+
+
+@st.composite
+def fleets(
+    draw: Any,
+    *,
+    clients: int = 3,
+    samples: int = 5,
+    least: st.SearchStrategy[int] | None = None,
+) -> Fleet:
     n = draw(st.integers(1, clients))
 
     def column(values: st.SearchStrategy[float]) -> list[float]:
@@ -45,6 +59,7 @@ def fleets(draw: Any, *, clients: int = 3, samples: int = 5) -> Fleet:
         step_overhead=column(st.sampled_from([0, 0.1, 0.3])),
         comm_seconds=column(st.sampled_from([0, 0.1, 0.7])),
         buffer_size=column(st.integers(1, samples)) if buffered else None,
+        least_batch=None if least is None else column(least),
     )
 
 

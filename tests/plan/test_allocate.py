@@ -5,15 +5,15 @@ from hypothesis import given
 from dynamite_fl.plan._allocate import allocate
 from tests.examples import examples
 from tests.plan.oracles import Floats, enumerated_noise, greedy_noise, milp_noise
-from tests.plan.strategies import Split, splits
+from tests.plan.strategies import Split, splits, splits_from
 
 
-def noise_of(split: Split) -> float:
+def noise_of(split: Split, least: Floats | None = None) -> float:
     """The noise of our split, once it is seen to be allowed."""
     weights, ceilings, total = split
-    sizes = allocate(weights, ceilings[None], np.array([total]))[0]
+    sizes = allocate(weights, ceilings[None], np.array([total]), least)[0]
     assert (sizes == np.floor(sizes)).all()
-    assert (sizes >= 1).all()
+    assert (sizes >= (1 if least is None else least)).all()
     assert (sizes <= ceilings).all()
     assert sizes.sum() <= total
     return float((weights / sizes).sum())
@@ -31,6 +31,20 @@ def test_split_equals_greedy_by_heap(split: Split) -> None:
     assert noise_of(split) == pytest.approx(greedy_noise(*split), rel=1e-12)
 
 
+@examples(2000)
+@given(splits_from(clients=4, most=6))
+def test_split_from_least_sizes_is_the_best_of_all(given: tuple[Split, Floats]) -> None:
+    split, least = given
+    assert noise_of(split, least) == pytest.approx(enumerated_noise(*split, least), rel=1e-12)
+
+
+@examples(1000)
+@given(splits_from(clients=40, most=200))
+def test_split_from_least_sizes_equals_greedy_by_heap(given: tuple[Split, Floats]) -> None:
+    split, least = given
+    assert noise_of(split, least) == pytest.approx(greedy_noise(*split, least), rel=1e-12)
+
+
 @examples(500)
 @given(splits(clients=10, most=12))
 def test_split_is_no_worse_than_an_integer_program(split: Split) -> None:
@@ -46,6 +60,9 @@ def test_split_of_many_clients(spread: float) -> None:
     for total in (1000, 1001, 10_000, ceilings.sum() - 1, ceilings.sum()):
         split = (weights, ceilings, float(total))
         assert noise_of(split) == pytest.approx(greedy_noise(*split), rel=1e-12)
+        least = np.minimum(8.0, ceilings)
+        if total >= least.sum():
+            assert noise_of(split, least) == pytest.approx(greedy_noise(*split, least), rel=1e-12)
 
 
 def test_rows_do_not_touch_each_other() -> None:

@@ -46,6 +46,22 @@ def test_uniform_plan_is_the_best_uniform_one(
     assert plan.cost <= given.budget
 
 
+@examples(300)
+@given(fleets(least=st.just(3)), limits(rounds=st.integers(1, 12)), geometries)
+def test_a_uniform_plan_keeps_to_the_least_batch(
+    fleet: Fleet, given: Limits, geometry: LossGeometry
+) -> None:
+    """A client with fewer samples makes all batches smaller, as without a least batch."""
+    rounds = range(given.rounds or 1, (given.rounds or 1) + 1)
+    try:
+        plan = uniform_plan(fleet, given, geometry)
+    except Infeasible:  # the least batches do not fit, for which each client has what it can
+        assume(False)
+    best = enumerated_bound(fleet, given, geometry, cumulative_bound, rounds=rounds, uniform=True)
+    assert plan.bound == pytest.approx(best, rel=1e-12)
+    assert plan.batch_sizes[0] >= min(3, fleet.at_hand.min())
+
+
 @given(
     st.integers(1, 8),
     st.integers(1, 6),
@@ -137,13 +153,16 @@ def relaxed(g: LossGeometry, rounds: int, tau: float, noise: float) -> float:
     return float(q ** (rounds * tau) * g.loss_gap + (1 - q**rounds) / (1 - q) * error)
 
 
-def gpus(samples: list[int], variance: list[float], step: float = 0.2) -> Fleet:
+def gpus(
+    samples: list[int], variance: list[float], step: float = 0.2, least: int | None = None
+) -> Fleet:
     return Fleet(
         samples=samples,
         gradient_variance=variance,
         samples_per_second=math.inf,
         step_overhead=step,
         comm_seconds=0.5,
+        least_batch=least,
     )
 
 
@@ -169,11 +188,12 @@ def test_corollary_1_by_hand() -> None:
     st.lists(st.tuples(st.integers(1, 400), st.floats(0.01, 50)), min_size=1, max_size=12),
     limits(rounds=st.integers(1, 20), max_local_steps=20),
     geometries,
+    st.sampled_from([None, 5]),
 )
 def test_corollary_1_is_the_optimum_but_for_rounding_down(
-    clients: list[tuple[int, float]], given: Limits, geometry: LossGeometry
+    clients: list[tuple[int, float]], given: Limits, geometry: LossGeometry, least: int | None
 ) -> None:
-    fleet = gpus([d for d, _ in clients], [m for _, m in clients])
+    fleet = gpus([d for d, _ in clients], [m for _, m in clients], least=least)
     given = replace(given, budget=given.budget * 20)
     try:
         plan = constant_time_plan(fleet, given, geometry)
@@ -181,7 +201,7 @@ def test_corollary_1_is_the_optimum_but_for_rounding_down(
         assume(False)
     assert plan.seconds <= given.deadline
     assert plan.cost <= given.budget
-    assert (plan.batch_sizes >= 1).all()
+    assert (plan.batch_sizes >= fleet.least_batches).all()
     assert (plan.batch_sizes <= fleet.at_hand).all()
     # All that is affordable is spent, but for less than a sample a client.
     case = cases(plan.rounds, plan.local_steps, given.deadline, given.budget)
@@ -189,10 +209,10 @@ def test_corollary_1_is_the_optimum_but_for_rounding_down(
     assert cooptimize(fleet, given, geometry).bound <= plan.bound * (1 + 1e-12)
     # Clients that are held by neither end have shares in proportion to their roots.
     roots = np.sqrt(fleet.gradient_variance) * fleet.samples
-    free = (plan.batch_sizes > 1) & (plan.batch_sizes < fleet.at_hand)
-    least = (plan.batch_sizes / roots)[free]
-    most = ((plan.batch_sizes + 1) / roots)[free]
-    assert not free.any() or least.max() <= most.min() * (1 + 1e-9)
+    free = (plan.batch_sizes > fleet.least_batches) & (plan.batch_sizes < fleet.at_hand)
+    low = (plan.batch_sizes / roots)[free]
+    high = ((plan.batch_sizes + 1) / roots)[free]
+    assert not free.any() or low.max() <= high.min() * (1 + 1e-9)
 
 
 def test_corollary_1_spends_no_more_than_all_data() -> None:

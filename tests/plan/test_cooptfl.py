@@ -41,7 +41,7 @@ def check_keeps_limits(plan: Plan, fleet: Fleet, given: Limits) -> None:
     assert plan.seconds <= given.deadline
     assert plan.cost <= given.budget
     assert plan.batch_sizes.dtype == np.int64
-    assert (plan.batch_sizes >= 1).all()
+    assert (plan.batch_sizes >= fleet.least_batches).all()
     assert (plan.batch_sizes <= fleet.at_hand).all()
     assert 1 <= plan.local_steps <= given.max_local_steps
     seconds = round_seconds(fleet, plan.local_steps, plan.batch_sizes).max()
@@ -58,7 +58,12 @@ def check_keeps_limits(plan: Plan, fleet: Fleet, given: Limits) -> None:
 def test_plan_is_the_best_of_all(
     problem: tuple[Fleet, Limits], geometry: LossGeometry, objective: Bound
 ) -> None:
-    fleet, given = problem
+    check_is_the_best_of_all(*problem, geometry, objective)
+
+
+def check_is_the_best_of_all(
+    fleet: Fleet, given: Limits, geometry: LossGeometry, objective: Bound
+) -> None:
     rounds = range(given.rounds or 1, (given.rounds or 1) + 1)
     best = enumerated_bound(fleet, given, geometry, objective, rounds=rounds)
     if math.isinf(best):
@@ -71,9 +76,22 @@ def test_plan_is_the_best_of_all(
     assert plan.bound == pytest.approx(best, rel=1e-12)
 
 
+@examples(600)
+@given(
+    fleets(least=st.integers(1, 6)),
+    limits(rounds=st.integers(1, 12)),
+    geometries,
+    st.sampled_from(BOUNDS),
+)
+def test_plan_of_least_batches_is_the_best_of_all(
+    fleet: Fleet, given: Limits, geometry: LossGeometry, objective: Bound
+) -> None:
+    check_is_the_best_of_all(fleet, given, geometry, objective)
+
+
 @examples(500)
 @given(
-    fleets(clients=2, samples=4),
+    st.one_of(fleets(clients=2, samples=4), fleets(clients=2, samples=4, least=st.integers(1, 5))),
     limits(rounds=st.none(), max_local_steps=4),
     geometries,
     st.sampled_from([cumulative_bound, tight_cumulative_bound, most_noise_matters]),

@@ -24,7 +24,10 @@ def refusal(fleet: Fleet, given: Limits, **changes: Any) -> Infeasible | None:
 
 
 @examples(500)
-@given(fleets(), limits(rounds=st.one_of(st.none(), st.integers(1, 200))))
+@given(
+    st.one_of(fleets(), fleets(least=st.integers(1, 5))),
+    limits(rounds=st.one_of(st.none(), st.integers(1, 200))),
+)
 def test_the_change_that_is_named_is_enough_and_no_more(fleet: Fleet, given: Limits) -> None:
     error = refusal(fleet, given)
     assume(error is not None)

@@ -6,6 +6,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+NORMALISED_BATCH = 8  # samples, below which the statistics of a batch say little about the data
+
 
 def depends_on_batch(module: nn.Module) -> bool:
     """Return whether a module has a layer that normalises over the batch.

@@ -16,7 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from dynamite_fl._load import user_code
-from dynamite_fl.client.batch_norm import accept_single_values
+from dynamite_fl.client.batch_norm import (
+    NORMALISED_BATCH,
+    accept_single_values,
+    depends_on_batch,
+)
 from dynamite_fl.client.module_state import ModuleState
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.task.batch import Batch, to_device
@@ -110,6 +114,16 @@ class FlatModel:
 
     def __len__(self) -> int:
         return sum(self._sizes)
+
+    @property
+    def least_batch(self) -> int | None:
+        """The least number of samples in a batch; None if one sample is enough.
+
+        It is what the task says, or 8 if the model has batch normalisation.
+        """
+        if self.task.least_batch is None:
+            return NORMALISED_BATCH if depends_on_batch(self.module) else None
+        return None if self.task.least_batch == 1 else self.task.least_batch
 
     def load(self, weights: Tensor, local_buffers: Tensor | None = None) -> None:
         """Put a vector into the module, and everything else back to how it was at first.

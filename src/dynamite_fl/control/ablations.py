@@ -65,13 +65,16 @@ def _uniform(fleet: Fleet, limits: Limits, geometry: LossGeometry, bound: Bound)
     client has so few.
     """
     plan = uniform_plan(fleet, limits, geometry, bound)
-    size = largest_batch(fleet, limits, plan.rounds, plan.local_steps)
+    steps, least = plan.local_steps, int(fleet.least_batches.max())
+    while steps > 1 and largest_batch(fleet, limits, plan.rounds, steps) < least:
+        steps -= 1  # the client with the least data has fewer than the least batch of the others
+    size = largest_batch(fleet, limits, plan.rounds, steps)
     return predict(
         fleet,
         limits,
         partial(bound, geometry),
         rounds=plan.rounds,
-        local_steps=plan.local_steps,
+        local_steps=steps,
         batch_sizes=clip_batches(fleet, size),
         grain=len(fleet),
     )

@@ -168,7 +168,7 @@ class Feedback:
             return replace(plan, learning_rate=self._rates(state)[0])
         keep_rounds = rounds is not None and _data_streams(fleet, state)
         if rounds is None:  # the limits do not give them: as many as the smallest batches allow
-            rounds = constant_plan(clients, limits, least, 1).rounds
+            rounds = constant_plan(clients, limits, least, clients.least_batches).rounds
         plans = {
             rate: self._best(clients, limits, rounds, state, rate) for rate in self._rates(state)
         }

@@ -41,9 +41,10 @@ def long_first_plan(fleet: Fleet, limits: Limits, least_steps: int) -> Plan | No
     share = max(1 / rounds, _SHARE)
     fair = replace(limits, deadline=share * limits.deadline, budget=share * limits.budget)
     steps = min(math.ceil(_STEPS * max(_FEW_ROUNDS / rounds, 1)), limits.max_local_steps)
+    least = max(_SMALLEST_BATCH, int(fleet.least_batches.max()))
     while steps > least_steps:
         batch = largest_batch(fleet, fair, 1, steps)
-        if batch >= _SMALLEST_BATCH:
-            return constant_plan(fleet, limits, steps, min(batch, _LARGEST_BATCH))
+        if batch >= least:
+            return constant_plan(fleet, limits, steps, min(batch, max(_LARGEST_BATCH, least)))
         steps //= 2
     return None

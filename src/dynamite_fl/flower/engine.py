@@ -144,6 +144,7 @@ class FlowerEngine:
             gradient_variance=1.0,
             samples_per_second=fill_with_median(speed, is_connected),
             comm_seconds=fill_with_median(comm_seconds, is_connected),
+            least_batch=self.model.least_batch,
             name=self._labels(),
         )
 

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from dynamite_fl.plan._problem import round_cost, round_seconds
 from dynamite_fl.plan.bounds import Objective, gradient_noise
 from dynamite_fl.records import BoolArray, Fleet, IntArray, Limits, Plan
@@ -83,7 +81,7 @@ def _binding(
 ) -> tuple[str, ...]:
     """Return the limits that prevent a better plan."""
     rounds, steps, sizes = plan.rounds, plan.local_steps, plan.batch_sizes
-    ones = np.ones(len(fleet))
+    least = fleet.least_batches
     # The rounds and local steps of the smallest plans with one more local step or one more round.
     larger = []
     if improvements.steps and steps < limits.max_local_steps:
@@ -91,9 +89,9 @@ def _binding(
     if improvements.rounds and limits.rounds is None:
         larger.append((rounds + 1, steps))
     too_long = any(
-        (k * round_seconds(fleet, tau, ones)).max() > limits.deadline for k, tau in larger
+        (k * round_seconds(fleet, tau, least)).max() > limits.deadline for k, tau in larger
     )
-    too_costly = any(k * round_cost(limits, tau, len(fleet)) > limits.budget for k, tau in larger)
+    too_costly = any(k * round_cost(limits, tau, least.sum()) > limits.budget for k, tau in larger)
     budget_used = rounds * round_cost(limits, steps, sizes.sum() + grain) > limits.budget
     at_limit = clients_at_limit(fleet, limits, rounds, steps, sizes)
     binds = {

@@ -111,8 +111,9 @@ class Search:
     def _range_of_rounds(self) -> tuple[int, int]:
         if self.limits.rounds is not None:
             return self.limits.rounds, self.limits.rounds
-        seconds = float(round_seconds(self.fleet, 1, np.ones(len(self.fleet))).max())
-        cost = float(round_cost(self.limits, 1, len(self.fleet)))
+        least = self.fleet.least_batches
+        seconds = float(round_seconds(self.fleet, 1, least).max())
+        cost = float(round_cost(self.limits, 1, least.sum()))
         most = most_rounds(self.limits, seconds, cost)
         if most > MOST_ROUNDS:
             raise InvalidInput("Limits.rounds is needed: neither deadline nor budget ends training")

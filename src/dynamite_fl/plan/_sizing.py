@@ -18,7 +18,7 @@ def rows_at_once(fleet: Fleet) -> int:
 
 
 def least_noise(fleet: Fleet, limits: Limits, cases: Cases) -> FloatArray:
-    """Return the least noise of each case, shape (m,). Infinite if a client gets no sample."""
+    """Return the least noise of each case, shape (m,). Infinite if the least batches do not fit."""
     noise = np.full(len(cases), np.inf)
     for rows, sizes in _sized(fleet, limits, cases):
         noise[rows] = gradient_noise(fleet, sizes)
@@ -35,10 +35,11 @@ def _sized(fleet: Fleet, limits: Limits, cases: Cases) -> Iterator[tuple[IntArra
     """Yield the indices and the optimal batch sizes of the feasible cases, block by block."""
     weights = fleet.gradient_variance * fleet.share**2
     totals = total_ceilings(fleet, limits, cases)
-    affordable = np.flatnonzero(totals >= len(fleet))
+    least = fleet.least_batches
+    affordable = np.flatnonzero(totals >= least.sum())
     for start in range(0, affordable.size, rows_at_once(fleet)):
         block = affordable[start : start + rows_at_once(fleet)]
         ceilings = batch_ceilings(fleet, cases[block])
-        in_time = ceilings.min(axis=1) >= 1
+        in_time = (ceilings >= least).all(axis=1)
         rows = block[in_time]
-        yield rows, allocate(weights, ceilings[in_time], totals[rows])
+        yield rows, allocate(weights, ceilings[in_time], totals[rows], least)

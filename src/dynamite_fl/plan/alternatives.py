@@ -152,6 +152,8 @@ def to_csv(report: PlanReport) -> str:
     }
     if fleet.buffer_size is not None:
         columns["buffer_size"] = fleet.buffer_size.astype(np.int64).tolist()
+    if fleet.least_batch is not None:
+        columns["least_batch"] = fleet.least_batch.astype(np.int64).tolist()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

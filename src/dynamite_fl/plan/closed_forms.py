@@ -27,7 +27,8 @@ def uniform_plan(
     """Return the best plan with the same batch size for every client: Theorem 2.
 
     s(tau) = floor(min{(R - K b)/(K a tau n), min_i p_i ((theta/K - t_ui)/tau - overhead_i)}), and
-    at most the number of samples of the client that has the fewest.
+    at most the number of samples of the client that has the fewest. If the fleet has a least batch,
+    s(tau) is not below it, unless that client has fewer samples.
 
     Raises:
         Infeasible: Even one local step on one sample per client exceeds the limits.
@@ -69,7 +70,8 @@ def uniform_plan(
         rows = np.arange(start, min(start + rows_at_once(fleet), steps.size))
         sizes[rows] = np.minimum(sizes[rows], batch_ceilings(fleet, case[rows]).min(axis=1))
     weight = (fleet.gradient_variance * fleet.share**2).sum()
-    noise = np.divide(weight, sizes, out=np.full(steps.size, np.inf), where=sizes >= 1)
+    fits = sizes >= fleet.least_batches.min()
+    noise = np.divide(weight, sizes, out=np.full(steps.size, np.inf), where=fits)
     best = int(np.argmin(evaluate(minimised, rounds, steps, noise)))
     return predict(
         fleet,
@@ -90,9 +92,9 @@ def constant_time_plan(
 ) -> Plan:
     """Return the best plan when a step takes the same time for any batch size: Corollary 1.
 
-    s_i(tau) = floor(s_tot(tau) sqrt(M_i) D_i / sum_j sqrt(M_j) D_j). Every client has at least one
-    sample and at most its own data, and the other clients share the rest in proportion. Up to n
-    samples stay unused because of rounding. ``cooptimize`` distributes them.
+    s_i(tau) = floor(s_tot(tau) sqrt(M_i) D_i / sum_j sqrt(M_j) D_j). Every client has at least its
+    least batch and at most its own data, and the other clients share the rest in proportion. Up to
+    n samples stay unused because of rounding. ``cooptimize`` distributes them.
 
     Args:
         fleet: Clients with ``samples_per_second=math.inf`` and t_ci as ``step_overhead``.
@@ -110,17 +112,17 @@ def constant_time_plan(
         )
     minimised = partial(objective, geometry)
     rounds, steps = _rounds_and_steps(fleet, limits)
-    ones = np.ones(len(fleet))
+    span = fleet.least_batches, fleet.at_hand
     in_time = np.array(
-        [(rounds * round_seconds(fleet, tau, ones)).max() <= limits.deadline for tau in steps]
+        [(rounds * round_seconds(fleet, tau, span[0])).max() <= limits.deadline for tau in steps]
     )
     totals = total_ceilings(fleet, limits, cases(rounds, steps, limits.deadline, limits.budget))
-    affordable = totals >= len(fleet)
+    affordable = totals >= span[0].sum()
     roots = np.sqrt(fleet.gradient_variance) * fleet.share
-    scales = _scales(roots, fleet.at_hand, totals)
+    scales = _scales(roots, *span, totals)
     noise = np.full(steps.size, np.inf)
     for row in np.flatnonzero(in_time & affordable):
-        noise[row] = (roots**2 / _shares(roots, fleet.at_hand, scales[row], totals[row])).sum()
+        noise[row] = (roots**2 / _shares(roots, *span, scales[row], totals[row])).sum()
     best = int(np.argmin(evaluate(minimised, rounds, steps, noise)))
     return predict(
         fleet,
@@ -128,7 +130,7 @@ def constant_time_plan(
         minimised,
         rounds=rounds,
         local_steps=best + 1,
-        batch_sizes=_shares(roots, fleet.at_hand, scales[best], totals[best]).astype(np.int64),
+        batch_sizes=_shares(roots, *span, scales[best], totals[best]).astype(np.int64),
         grain=len(fleet),
     )
 
@@ -140,29 +142,34 @@ def _rounds_and_steps(fleet: Fleet, limits: Limits) -> tuple[int, IntArray]:
     return limits.rounds, np.arange(1, limits.max_local_steps + 1)
 
 
-def _shares(roots: FloatArray, most: FloatArray, scale: float, total: float) -> FloatArray:
-    """Return shares in proportion to roots, rounded down and limited to [1, most], shape (n,)."""
+def _shares(
+    roots: FloatArray, least: FloatArray, most: FloatArray, scale: float, total: float
+) -> FloatArray:
+    """Return shares in proportion to roots, rounded down and limited to [least, most], (n,)."""
     while True:
         # The 1e-9 keeps a share whole that is below a whole number by a rounding error only.
-        shares = np.asarray(np.clip(np.floor(scale * roots + 1e-9), 1.0, most))
+        shares = np.asarray(np.clip(np.floor(scale * roots + 1e-9), least, most))
         if shares.sum() <= total:
             return shares
         scale *= total / shares.sum() * (1 - 1e-12)  # the scale was inexact: roots differ widely
 
 
-def _scales(roots: FloatArray, most: FloatArray, totals: FloatArray) -> FloatArray:
-    """Return the x at which sum_i clip(x root_i, 1, most_i) equals each total, or its maximum.
+def _scales(
+    roots: FloatArray, least: FloatArray, most: FloatArray, totals: FloatArray
+) -> FloatArray:
+    """Return the x at which sum_i clip(x root_i, least_i, most_i) equals each total.
 
-    The sum is piecewise linear in x. It is tabulated at the x where a client leaves 1 or reaches
-    its most, and the table is inverted.
+    It is the largest x that matters if a total is above the maximum of the sum. The sum is
+    piecewise linear in x. It is tabulated at the x where a client leaves its least or reaches its
+    most, and the table is inverted.
     """
     able = roots > 0
     if not able.any():
         return np.zeros(totals.shape)
-    knots = np.concatenate([1 / roots[able], most[able] / roots[able]])
+    knots = np.concatenate([least[able] / roots[able], most[able] / roots[able]])
     change = np.concatenate([roots[able], -roots[able]])  # of the slope at each knot
     order = np.argsort(knots, kind="stable")
     slopes = np.maximum(np.cumsum(change[order]), 0.0)[:-1]
     x = knots[order]
-    sums = roots.size + np.concatenate([[0.0], np.cumsum(slopes * np.diff(x))])
+    sums = least.sum() + np.concatenate([[0.0], np.cumsum(slopes * np.diff(x))])
     return np.asarray(np.interp(totals, sums, x))

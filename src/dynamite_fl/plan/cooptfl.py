@@ -33,7 +33,7 @@ def cooptimize(
             rise later, but not fall again.
 
     Raises:
-        Infeasible: Even one local step on one sample per client exceeds the limits.
+        Infeasible: Even one local step on the least batch of every client exceeds the limits.
 
     Example:
         >>> fleet = Fleet(
@@ -76,7 +76,7 @@ def best_plan(fleet: Fleet, limits: Limits, objective: Objective) -> Plan:
             the same conditions as the bound of ``cooptimize``.
 
     Raises:
-        Infeasible: Even one local step on one sample per client exceeds the limits.
+        Infeasible: Even one local step on the least batch of every client exceeds the limits.
     """
     require_feasible(fleet, limits)
     rounds, local_steps = Search(fleet, limits, objective).best()

@@ -32,7 +32,7 @@ def printed_cooptfl(
 ) -> Plan:
     """Return the best plan that the printed Algorithm 1 finds.
 
-    Local steps at which it leaves a client without a sample are skipped.
+    Local steps at which it leaves a client without a sample, or below its least batch, are skipped.
 
     Raises:
         Infeasible: Even one local step on one sample per client exceeds the limits.
@@ -50,7 +50,7 @@ def printed_cooptfl(
             batch_ceilings(fleet, case)[0].tolist(),
             float(total_ceilings(fleet, limits, case)[0]),
         )
-        if min(sizes) > 0:
+        if (np.array(sizes) >= fleet.least_batches).all():
             plan = predict(
                 fleet,
                 limits,

@@ -71,7 +71,9 @@ class Infeasible(DynamiteError, ValueError):  # noqa: N818  it describes the lim
 
 
 def require_feasible(fleet: Fleet, limits: Limits) -> None:
-    """Raise ``Infeasible`` if even one local step on one sample per client is too much.
+    """Raise ``Infeasible`` if even one local step on the least batches is too much.
+
+    The least batch is one sample, unless the fleet says otherwise.
 
     Example:
         >>> fleet = Fleet(
@@ -86,7 +88,7 @@ def require_feasible(fleet: Fleet, limits: Limits) -> None:
         ...     print(error.limit, error.missed_by, error.needed, error.rounds)
         deadline 40.0 100.0 60
     """
-    require_room(fleet, limits, 1, np.ones(len(fleet), dtype=np.int64))
+    require_room(fleet, limits, 1, fleet.least_batches.astype(np.int64))
 
 
 def require_room(fleet: Fleet, limits: Limits, local_steps: int, batch_sizes: IntArray) -> None:
@@ -117,7 +119,7 @@ def require_room(fleet: Fleet, limits: Limits, local_steps: int, batch_sizes: In
 
 
 def fit_rounds(fleet: Fleet, limits: Limits, local_steps: int = 1) -> Limits:
-    """Return the limits with at most as many rounds as fit with one sample per client.
+    """Return the limits with at most as many rounds as fit with the least batches.
 
     Raises:
         Infeasible: Not even one round fits. The error says what a single round needs, and not what
@@ -129,7 +131,7 @@ def fit_rounds(fleet: Fleet, limits: Limits, local_steps: int = 1) -> Limits:
         >>> fit_rounds(fleet, limits).rounds  # a round takes two seconds
         5
     """
-    smallest = np.ones(len(fleet), dtype=np.int64)
+    smallest = fleet.least_batches.astype(np.int64)
     require_room(fleet, replace(limits, rounds=1), local_steps, smallest)
     try:
         require_room(fleet, limits, local_steps, smallest)

@@ -124,6 +124,7 @@ def nominal_fleet(
     gradient_variance: ArrayLike,
     round_bytes: ArrayLike,
     buffer_size: ArrayLike | None = None,
+    least_batch: int | None = None,
 ) -> Fleet:
     """Return the fleet as the server knows it at the start: devices without random factors.
 
@@ -134,6 +135,7 @@ def nominal_fleet(
         round_bytes: The bytes that a client receives and sends in a round: for a model, twice its
             size.
         buffer_size: The number of samples that each client can store; None for no limit.
+        least_batch: The least number of samples in a batch; None if one sample is enough.
 
     Example:
         >>> devices = Devices(samples_per_second=[90], latency=0.1, bandwidth=1e6)
@@ -147,5 +149,6 @@ def nominal_fleet(
         step_overhead=devices.step_overhead,
         comm_seconds=devices.latency + np.asarray(round_bytes) / devices.mean_bandwidth,
         buffer_size=buffer_size,
+        least_batch=least_batch,
         name=devices.name,
     )

@@ -149,6 +149,7 @@ class SimulatedEngine:
             gradient_variance=1.0,
             round_bytes=self._model_bytes,
             buffer_size=None if self.streams is None else self.streams.storage.size,
+            least_batch=self.model.least_batch,
         )
 
     def first_weights(self) -> Tensor:

@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from dynamite_fl._leading_metric import LeadingMetric
 from dynamite_fl._random import random_stream
+from dynamite_fl._validate import check_whole
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import IntArray
 from dynamite_fl.task import batch as batches
@@ -54,6 +55,8 @@ class Task:
             only if ``train_data`` does not state them.
         train_clients: The client that each training sample comes from, (D,), where the data says
             so.
+        least_batch: The least number of samples in a batch that a controller may choose. Default: 8
+            if the model has batch normalisation, otherwise 1.
         penalty: The factor lambda of the term lambda/2 |w|^2 that is added to the loss of every
             batch.
         name: The name of the task in reports.
@@ -82,6 +85,7 @@ class Task:
     collate_fn: Collate | None = None
     labels: ArrayLike | None = None
     train_clients: IntArray | None = None
+    least_batch: int | None = None
     penalty: float = 0.0
     name: str = "own task"
     source: Mapping[str, Any] | None = field(init=False, default=None)
@@ -113,6 +117,8 @@ class Task:
                 "Task.train_data is a list with one dataset for each client, which says where each "
                 "sample comes from: leave Task.train_clients out"
             )
+        if self.least_batch is not None:
+            check_whole("Task.least_batch", self.least_batch)
         for name in ("train_clients", "labels"):
             values = getattr(self, name)
             if values is not None and self._train is not None and len(values) != len(self._train):

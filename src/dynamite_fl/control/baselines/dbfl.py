@@ -145,8 +145,8 @@ class DBFL:
             growth=self.growth,
             ceiling=self.ceiling or 10 * self.batch_size,
         )
-        plan = constant_plan(clients, limits, self.local_steps, growth.sizes(1)[0])
-        return plan, DBFLState(growth)
+        sizes = np.maximum(growth.sizes(1)[0], clients.least_batches)
+        return constant_plan(clients, limits, self.local_steps, sizes), DBFLState(growth)
 
     def adapt(
         self,
@@ -157,5 +157,7 @@ class DBFL:
         state: DBFLState,
     ) -> tuple[Plan, DBFLState]:
         """Plan the next batch size."""
-        size = state.growth.sizes(report.round_index + 1)[-1]
-        return constant_plan(fleet.subset(cohort), remaining, self.local_steps, size), state
+        clients = fleet.subset(cohort)
+        grown = state.growth.sizes(report.round_index + 1)[-1]
+        sizes = np.maximum(grown, clients.least_batches)
+        return constant_plan(clients, remaining, self.local_steps, sizes), state

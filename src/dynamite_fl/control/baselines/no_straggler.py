@@ -49,7 +49,8 @@ class NoStraggler:
     def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, None]:
         """Plan batch sizes in proportion to the speeds."""
         clients = fleet.subset(cohort)
-        sizes = in_proportion(clients.samples_per_second, len(clients) * self.batch_size)
+        shares = in_proportion(clients.samples_per_second, len(clients) * self.batch_size)
+        sizes = np.maximum(shares, clients.least_batches)
         plan = constant_plan(clients, limits, self.local_steps, sizes)
         if self.scale_rate:
             plan = replace(plan, rate_factors=plan.batch_sizes / self.batch_size)

@@ -113,5 +113,6 @@ class CoOptFL:
             step_overhead=either("step_overhead"),
             comm_seconds=either("comm_seconds"),
             buffer_size=fleet.buffer_size,
+            least_batch=fleet.least_batch,
             name=fleet.name,
         )

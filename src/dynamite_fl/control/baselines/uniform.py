@@ -46,12 +46,15 @@ class Uniform:
         return {}
 
     def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, UniformState]:
-        """Plan the batch size of Theorem 2, or one sample if not all rounds fit."""
+        """Plan the batch size of Theorem 2, or the least batch if not all rounds fit."""
         clients = fleet.subset(cohort)
         size = self.batch_size
         if limits.rounds is not None:
             steps = min(self.local_steps, limits.max_local_steps)
-            size = max(1, largest_batch(clients, limits, limits.rounds, steps))
+            size = max(
+                int(clients.least_batches.max()),
+                largest_batch(clients, limits, limits.rounds, steps),
+            )
         return constant_plan(clients, limits, self.local_steps, size), UniformState(size)
 
     def adapt(
