@@ -27,7 +27,7 @@ $(VENV)/.run: $(VENV)/.made pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.ready: $(VENV)/.run
-	$(PIP) --editable '.[dev,flower,metrics,ray,report,tensorboard,mlflow]'
+	$(PIP) --editable '.[dev,flower,metrics,privacy,ray,report,tensorboard,mlflow]'
 	@touch $@
 
 run: $(VENV)/.run

@@ -25,6 +25,7 @@ from tests.documents import DOCS, DOCUMENTS, ROOT, blocks
 
 SOURCE = Path(dynamite_fl.__file__).parent
 CHECKED = ["CONTRIBUTING.md", "docs/paper.md", "docs/control.md", "docs/training.md"]
+CHECKED += ["docs/privacy.md"]
 LINKED = [str(page.relative_to(ROOT)) for page in DOCUMENTS]
 LINKED += [
     "CHANGELOG.md",
@@ -44,6 +45,16 @@ FOREIGN = {
     ".venv/bin/pip freeze",
     "<=",
     "until k<K",
+    "pip install '.[privacy]'",
+    "FitRes",
+    "DefaultWorkflow",
+    "SecAggPlusWorkflow",
+    "Strategy.aggregate_fit",
+    "flwr/common/secure_aggregation/secaggplus_utils.py",
+    "pseudo_rand_gen",
+    "secaggplus_mod",
+    "send_and_receive",
+    "RandomState",
 }
 
 
@@ -97,6 +108,8 @@ def exists(words: str) -> bool:
         return True
     if words.startswith("make "):
         return f"\n{words.removeprefix('make ')}:" in (ROOT / "Makefile").read_text()
+    if words.startswith("python "):
+        return (ROOT / words.split()[1]).exists()
     if words.startswith("dynamite "):
         return words.split()[1] in get_command(app).commands  # type: ignore[attr-defined]
     if "<-" in words:

@@ -93,8 +93,9 @@ HOMES = {
     "matplotlib": "experiments/figure.py",
     "torch.utils.tensorboard": "tracking/tensorboard.py",
     "mlflow": "tracking/mlflow.py",
+    "opacus": "training/accountant.py",
 }
-HEAVY = {"torch", "flwr", "matplotlib", "plotly", "tensorboard", "mlflow"}
+HEAVY = {"torch", "flwr", "matplotlib", "plotly", "tensorboard", "mlflow", "opacus"}
 
 
 @cache

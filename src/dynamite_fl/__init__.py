@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from dynamite_fl.task.registry import load_task, make_task
     from dynamite_fl.task.task import Task
     from dynamite_fl.training.history import History, read_history
+    from dynamite_fl.training.privacy import Privacy
     from dynamite_fl.training.result import Result
 
     __version__ = version("dynamite-fl")
@@ -103,6 +104,7 @@ _NAMES = {
     "task.task": ("Task",),
     "training.history": ("History", "read_history"),
     "training.result": ("Result",),
+    "training.privacy": ("Privacy",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 _PUBLIC_MODULES = ("controllers", "flower", "metrics", "partitions", "server", "testing")
@@ -126,6 +128,7 @@ __all__ = [
     "OptimizerWarning",
     "OutputError",
     "Plan",
+    "Privacy",
     "Result",
     "RunFolderError",
     "Stream",

@@ -168,6 +168,8 @@ class RunView:
             rows.add_row("learning rate", f"{record.learning_rate:.3g}")
         rows.add_row("seconds", limit_used(record.seconds, limits.deadline, width))
         rows.add_row("cost", limit_used(record.cost, limits.budget, width))
+        if record.epsilon is not None:
+            rows.add_row("epsilon", epsilon_used(record, limits, width))
         left = self._seconds_left(record)
         if left is not None:
             rows.add_row("done in", f"about {left:,.0f} s of real time")
@@ -182,6 +184,8 @@ class RunView:
         )
         if record.learning_rate is not None:
             parts.append(f"learning rate {record.learning_rate:.3g}, ")
+        if record.epsilon is not None:
+            parts.append(f"epsilon {record.epsilon:.2f}, ")
         parts.append(f"{number(record.seconds, 1)} s and cost {number(record.cost, 1)} spent")
         left = self._seconds_left(record)
         if left is not None:
@@ -233,27 +237,34 @@ def labelled_rows() -> Table:
     return grid
 
 
-def limit_used(used: float, limit: float, width: int) -> Text:
+def epsilon_used(record: RoundRecord, limits: Limits, width: int) -> Text:
+    """Return how much privacy a training has used up to a round."""
+    limit = math.inf if limits.epsilon is None else limits.epsilon
+    return limit_used(record.epsilon or 0.0, limit, width, digits=2)
+
+
+def limit_used(used: float, limit: float, width: int, digits: int = 1) -> Text:
     """Return how much of a limit is used, with a bar if the terminal is wide enough.
 
     Args:
         used: What is used, in the unit of the limit.
         limit: The limit; ``math.inf`` for none.
         width: Columns of the terminal.
+        digits: Digits after the point.
 
     Example:
         >>> limit_used(30, 120, width=40).plain, limit_used(30, math.inf, width=40).plain
         ('30.0 of 120.0, 25%', '30.0, no limit')
     """
     if math.isinf(limit):
-        text = f"{number(used, 1)}, no limit"
-        return Text(text if width < NARROW else f"{used:>12,.1f}, no limit")
+        text = f"{number(used, digits)}, no limit"
+        return Text(text if width < NARROW else f"{used:>12,.{digits}f}, no limit")
     share = used / limit
     if width < NARROW:
-        return Text(f"{number(used, 1)} of {number(limit, 1)}, {percent(share, 0)}")
+        return Text(f"{number(used, digits)} of {number(limit, digits)}, {percent(share, 0)}")
     filled = round(_BAR * min(share, 1.0))
     return Text.assemble(
-        f"{used:>12,.1f} of {limit:>12,.1f}  ",
+        f"{used:>12,.{digits}f} of {limit:>12,.{digits}f}  ",
         ("━" * filled, "cyan"),
         ("─" * (_BAR - filled), "dim"),
         f" {share:4.0%}",

@@ -39,6 +39,7 @@ from dynamite_fl.tracking.track import check_installed
 from dynamite_fl.training.averaging import Averaging
 from dynamite_fl.training.evaluate import evaluate as measure
 from dynamite_fl.training.history import History, rounds_so_far
+from dynamite_fl.training.privacy import Privacy
 from dynamite_fl.training.result import Result, result_of
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
@@ -57,6 +58,7 @@ def train(
     controller: Controller[Any] | str = DEFAULT_CONTROLLER,
     server: ServerOptimizer | str = DEFAULT_SERVER,
     averaging: Averaging | str | None = None,
+    privacy: Privacy | None = None,
     schedule: str = "constant",
     warmup: float = 0.0,
     final_rate: float = 0.01,
@@ -103,6 +105,8 @@ def train(
             ``median``, ``trimmed-mean``, ``geometric-median``, or an object of
             ``dynamite_fl.server``. All but ``mean``, the default, resist devices that send bad
             models.
+        privacy: Protects what each device contributes, by clipping and noise. ``limits`` then has a
+            ``delta``, and an ``epsilon`` that ends the training. Default: no protection.
         schedule: How the learning rate changes as the limits are used up: ``constant``, ``linear``
             or ``cosine``.
         warmup: The share of the limits during which the learning rate rises to ``learning_rate``.
@@ -110,7 +114,8 @@ def train(
             It has no effect if the schedule is ``constant``.
         seed: The seed of everything that is drawn at random. The same seed gives the same result,
             to the bit.
-        cohort: The number of devices that take part in a round. Default: all.
+        cohort: The number of devices that take part in a round. With ``privacy``, the expected
+            number. Default: all.
         select_by: How a cohort is drawn: ``uniform`` for equal chances, or ``data`` for chances in
             proportion to the devices' samples.
         evaluate_every: The number of rounds from one evaluation to the next.
@@ -198,6 +203,7 @@ def train(
         optimizer,
         server,
         averaging,
+        privacy,
     )
     given = Given(
         task,
@@ -294,7 +300,7 @@ def _run(
         if view is not None:
             title = f"{job.controller_name} on {len(training.fleet)} devices"
             before = () if run_folder is None else rounds_so_far(run_folder)
-            view.begin(title, training.limits, History(before, task.leading_metric))
+            view.begin(title, training.planned_limits, History(before, task.leading_metric))
             on_rounds.append(view.show)
         outcome = Session(
             training,

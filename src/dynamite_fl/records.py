@@ -21,6 +21,7 @@ from dynamite_fl._validate import (
     count_column,
     name_column,
 )
+from dynamite_fl.errors import InvalidInput
 
 BoolArray = NDArray[np.bool_]
 
@@ -179,7 +180,7 @@ class Fleet:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The time and money that training may use, and the prices.
+    """The time, money and privacy that training may use, and the prices.
 
     Attributes:
         deadline: theta, the seconds for the whole training. ``math.inf`` means no deadline.
@@ -188,6 +189,9 @@ class Limits:
         cost_per_round: b, the cost of one aggregation.
         rounds: K, the number of aggregation rounds. With None, the planner chooses it.
         max_local_steps: tau_max, the largest number of local steps in a round.
+        epsilon: The privacy loss of a client that the whole training may cause, if it has
+            differential privacy. None means no limit.
+        delta: The probability with which the guarantee of epsilon may fail.
 
     Example:
         >>> Limits(deadline=5000, budget=10_000, cost_per_sample=0.0005, cost_per_round=2).rounds
@@ -199,6 +203,8 @@ class Limits:
     cost_per_round: float
     rounds: int | None = None
     max_local_steps: int = 100
+    epsilon: float | None = None
+    delta: float | None = None
 
     def __post_init__(self) -> None:
         check_number("Limits.deadline", self.deadline, positive=True, finite=False)
@@ -208,6 +214,12 @@ class Limits:
         if self.rounds is not None:
             check_whole("Limits.rounds", self.rounds, most=MOST_ROUNDS)
         check_whole("Limits.max_local_steps", self.max_local_steps, most=_MOST_STEPS)
+        if self.epsilon is not None:
+            check_number("Limits.epsilon", self.epsilon, positive=True)
+        if self.delta is not None:
+            check_number("Limits.delta", self.delta, positive=True)
+            if self.delta >= 1:
+                raise InvalidInput(f"Limits.delta is {self.delta:g}: it must be below 1")
 
     def share_used(self, *, seconds: float, cost: float, rounds: int) -> float:
         """Return the largest share that is used of the deadline, the budget or the rounds.

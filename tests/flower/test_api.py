@@ -9,8 +9,10 @@ import pytest
 import torch
 
 import dynamite_fl.flower
-from dynamite_fl import Limits, evaluate
+from dynamite_fl import Limits, Privacy, evaluate
+from dynamite_fl.client.gaussian_noise import KeyedNoise, SecretNoise
 from dynamite_fl.client.optimizer import Optimizer
+from dynamite_fl.client.private_update import NodePrivacy
 from dynamite_fl.errors import InvalidInput, TooFewNodes
 from dynamite_fl.flower import Timeouts, client_app, local_client, train
 from dynamite_fl.flower.engine import FlowerEngine
@@ -108,13 +110,17 @@ def test_a_server_optimiser_and_a_falling_rate(tmp_path: Path) -> None:
     assert load_run(RunFolder(tmp_path / "c")).server == FedAvgM()
 
 
-def own_grid(task: Task, folder: Path, optimizer: Optimizer, parts: int = 3) -> LocalGrid:
+def own_grid(
+    task: Task, folder: Path, optimizer: Optimizer, parts: int = 3, **settings: Any
+) -> LocalGrid:
     """Return a Grid of nodes that each have a part of a task's samples."""
     rows = np.array_split(np.arange(len(task.train)), parts)
 
     def made(part: int) -> App:
         own = replace(task, train_data=task.train.batch(rows[part]), test_data=None, metrics=[])
-        app: App = client_app(lambda _: local_client(own, optimizer=optimizer), folder / str(part))
+        app: App = client_app(
+            lambda _: local_client(own, optimizer=optimizer, **settings), folder / str(part)
+        )
         return app
 
     nodes = range(parts)
@@ -190,3 +196,75 @@ def test_public_names() -> None:
         assert getattr(dynamite_fl.flower, name).__doc__
     with pytest.raises(AttributeError, match="has no attribute 'Patience'"):
         dynamite_fl.flower.Patience  # noqa: B018
+
+
+PRIVATE = replace(LIMITS, epsilon=20.0, delta=0.1)
+
+
+def test_a_private_training_ends_by_epsilon(tmp_path: Path) -> None:
+    limits = replace(PRIVATE, rounds=None, epsilon=6.0)
+    privacy = Privacy(clip_norm=1.0, noise_multiplier=2.0)
+    result = trained(
+        grid(tmp_path), limits=limits, cohort=3, privacy=privacy, folder=tmp_path / "run"
+    )
+    assert result.stopped_by == "epsilon"
+    spent = [record.epsilon or 0.0 for record in result.history]
+    assert spent == sorted(spent)
+    assert 5.0 < spent[-1] <= 6.0
+    assert int(RunFolder(tmp_path / "run").releases.read_text()) == len(result.history)
+    # Noise is secret: another training with the same seed has other weights.
+    other = trained(grid(tmp_path / "b"), limits=limits, cohort=3, privacy=privacy)
+    first, second = (next(iter(r.state_dict.values())) for r in (result, other))
+    assert not torch.isclose(first, second).any()
+
+
+def test_nodes_clip_and_add_their_share_of_the_noise(tmp_path: Path) -> None:
+    privacy = Privacy(clip_norm=1e-9, noise_multiplier=3e8, noise_at="node")
+    nodes = own_grid(digits(), tmp_path, Optimizer(), privacy=privacy, expected_clients=3)
+    task = replace(digits(), train_data=None)
+    engine = FlowerEngine(nodes, task, 3, timeouts=QUICK)
+    engine.enroll()
+    weights = engine.first_weights()
+    outcome = engine.run_round(order(1, weights, clients=3, probe=False))
+    assert len(outcome.updates) == 3
+    for update in outcome.updates:  # 650 numbers of the deviation 0.3 / sqrt(3)
+        share = 0.3 / 3**0.5
+        assert float((update - weights).std()) == pytest.approx(share, rel=5 / (2 * 650) ** 0.5)
+    # Nodes refuse to measure anything beside, whatever the server asks for.
+    for asked in ({"probe": True}, {"probe": False, "path": True}):
+        assert not engine.run_round(order(2, weights, clients=3, **asked)).updates
+    limits = replace(PRIVATE, delta=0.2)
+    result = train(nodes, task, limits, "fedavg", clients=3, learning_rate=RATE, privacy=privacy)
+    assert len(result.history) == 4
+
+
+def test_private_nodes_send_what_simulated_ones_do(tmp_path: Path) -> None:
+    task, protection = digits(), NodePrivacy(0.5, 0.01, KeyedNoise(seed=0))
+    rows = np.array_split(np.arange(len(task.train)), 3)
+
+    def made(part: int) -> App:
+        own = replace(local_client(task), indices=rows[part], privacy=protection)
+        app: App = client_app(lambda _: own, tmp_path / str(part))
+        return app
+
+    nodes = LocalGrid({n: made(n) for n in range(3)}, {n: {"name": f"{n}"} for n in range(3)})
+    engine = FlowerEngine(nodes, replace(task, train_data=None), 3, timeouts=QUICK)
+    engine.enroll()
+    partition = fixed([part.tolist() for part in rows]).split(np.zeros(len(task.train)), 3, seed=0)
+    devices = Devices(samples_per_second=[100.0, 100.0, 100.0])
+    simulated = SimulatedEngine(task, partition, devices, privacy=protection)
+    asked = order(1, engine.first_weights(), clients=3, probe=False)
+    ours, theirs = simulated.run_round(asked).updates, engine.run_round(asked).updates
+    for left, right in zip(ours, theirs, strict=True):  # one is computed for all clients at once
+        assert torch.allclose(left, right, atol=1e-6)
+
+
+def test_the_privacy_of_a_node_needs_to_know_its_share() -> None:
+    privacy = Privacy(clip_norm=1.0, noise_multiplier=1.0, noise_at="node")
+    with pytest.raises(InvalidInput, match="expected_clients"):
+        local_client(digits(), privacy=privacy)
+    with pytest.raises(InvalidInput, match="noise_multiplier"):
+        local_client(digits(), privacy=replace(privacy, noise_multiplier=None), expected_clients=4)
+    made = local_client(digits(), privacy=privacy, expected_clients=4)
+    assert made.privacy == NodePrivacy(1.0, 0.5, SecretNoise())
+    assert local_client(digits(), privacy=replace(privacy, noise_at="server")).privacy is None

@@ -33,6 +33,7 @@ def test_a_line_has_the_fields_in_their_order() -> None:
     full = record(
         1,
         learning_rate=0.1,
+        epsilon=1.5,
         class_accuracy={"0": 0.5},
         client_metrics=(0.5, None),
         stream_loss=0.1,

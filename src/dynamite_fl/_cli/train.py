@@ -102,7 +102,7 @@ def run_session(
     tell = partial(view.console.print, markup=False, soft_wrap=True)
     title = f"{job.controller_name} on {len(training.fleet)} devices, {folder.path}"
     task = training.engine.task
-    view.begin(title, training.limits, History(rounds_so_far(folder), task.leading_metric))
+    view.begin(title, training.planned_limits, History(rounds_so_far(folder), task.leading_metric))
     outcome = Session(
         training,
         folder,

@@ -34,6 +34,7 @@ from dynamite_fl.client.local_steps import (
 )
 from dynamite_fl.client.messages import ClientState, Order, Reply
 from dynamite_fl.client.optimizer import Optimizer
+from dynamite_fl.client.private_update import NodePrivacy, private_reply
 from dynamite_fl.client.probe import ProbeMemory, measure
 from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.client.rate_trial import NO_TRIAL, check_rates, search_rate
@@ -135,7 +136,7 @@ def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[R
     trials = [trial] * len(rounds)
     if order.rate_trial == "check":
         trials = check_rates(order, [result.last_step for result in results], steps)
-    return [
+    replies = [
         replace(
             reply,
             learning_rate=order.learning_rate,
@@ -145,6 +146,10 @@ def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[R
             measured_samples=reply.measured_samples + trial.gradients * started.batches[0].size,
         )
         for reply, started, trial in zip(replies, rounds, trials, strict=True)
+    ]
+    return [
+        private_reply(reply, started.order, started.client.privacy)
+        for reply, started in zip(replies, rounds, strict=True)
     ]
 
 
@@ -162,6 +167,8 @@ class Client:
         optimizer: What is done with gradients.
         incoming: The samples that arrive while the client trains; None if it has all its samples
             from the start.
+        privacy: How the client clips its update and adds noise to it; None if it sends the update
+            as it is.
     """
 
     model: FlatModel
@@ -171,6 +178,7 @@ class Client:
     settings: ProbeSettings = field(default_factory=ProbeSettings)
     optimizer: Optimizer = field(default_factory=Optimizer)
     incoming: IncomingSamples | None = None
+    privacy: NodePrivacy | None = None
 
     def run_round(
         self, order: Order, state: ClientState, steps: StepComputer | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.optimizer import Optimizer
+from dynamite_fl.client.private_update import NodePrivacy
 from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.records import IntArray
 from dynamite_fl.stream.buffer import Buffer
@@ -24,6 +25,7 @@ class PartitionedClients:
         streams: When each client's samples arrive and which ones it stores; None if clients have
             all their samples from the start.
         optimizer: What is done with gradients.
+        privacy: How clients clip their updates and add noise; None if they do neither.
     """
 
     model: FlatModel
@@ -32,6 +34,7 @@ class PartitionedClients:
     settings: ProbeSettings
     streams: Streams | None
     optimizer: Optimizer = field(default_factory=Optimizer)
+    privacy: NodePrivacy | None = None
 
     def make(self, client: int) -> Client:
         """Make the client at a place in the fleet."""
@@ -43,6 +46,7 @@ class PartitionedClients:
             settings=self.settings,
             optimizer=self.optimizer,
             incoming=None if self.streams is None else StreamedSamples(self.streams, client),
+            privacy=self.privacy,
         )
 
 

@@ -194,7 +194,7 @@ def _prepare(request: ComparisonRequest, runs: Sequence[Run]) -> FixedSettings:
         prepare_trackers(request.job.trackers, request.folder)
         schedule = training.schedule
         cohort = draw_cohort(training.fleet.samples, schedule.selection, schedule.seed, 1)
-        return FixedSettings(training.fleet.subset(cohort.clients), training.limits)
+        return FixedSettings(training.fleet.subset(cohort.clients), training.planned_limits)
 
 
 def _contenders(request: ComparisonRequest) -> list[Contender]:

@@ -20,6 +20,8 @@ from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.server_optimizer import make_server, server_table
 
 _NOT_BY_DEFAULT = ("fixed",)  # it has no default settings
+# Controllers that clients send losses and gradients to, which differential privacy refuses.
+_NOT_PRIVATE = ("dynamite", "dynamite-static-tau", "dynamite-uniform", "dynamic-tau", "cooptfl")
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ def contenders_of(job: TrainingJob, names: Sequence[str] | None) -> list[Contend
     """
     if names is None:
         names = [name for name in CONTROLLERS if name not in _NOT_BY_DEFAULT]
+        if job.privacy is not None:
+            names = [name for name in names if name not in _NOT_PRIVATE]
     if not names:
         raise JobError(f"--controllers is empty: name some of {', '.join(CONTROLLERS)}")
     return [contender_of(job, name) for name in dict.fromkeys(names)]

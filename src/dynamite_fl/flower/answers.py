@@ -106,7 +106,12 @@ class Reader:
 
 
 def judge(
-    order: RoundOrder, answers: Answers, nodes: Mapping[int, KnownNode], trained: int
+    order: RoundOrder,
+    answers: Answers,
+    nodes: Mapping[int, KnownNode],
+    trained: int,
+    *,
+    is_private: bool = False,
 ) -> tuple[Answers, dict[int, str]]:
     """Compare the answers of a round with each other.
 
@@ -115,6 +120,8 @@ def judge(
         answers: The answers, by client.
         nodes: What is known of the nodes that answered, by client.
         trained: The number of trained weights of the model.
+        is_private: Whether only figures are compared that do not depend on the nodes' data, such as
+            times. With differential privacy, nobody's data may decide on another's update.
 
     Returns:
         The plausible answers, their figures within the limits of ``plausible.py``; and what is
@@ -134,11 +141,13 @@ def judge(
             implausible[client] = str(error)
             continue
         believed[client] = _with_reply(answer, samples=samples)
-    for find in (_far_models, _absurd_paths, _absurd_variances):
+    for find in () if is_private else (_far_models, _absurd_paths, _absurd_variances):
         found = find(order, believed, trained)
         implausible |= found
         believed = {client: a for client, a in believed.items() if client not in found}
-    return _within_limits(order, believed, trained), implausible
+    if not is_private:
+        believed = _with_believed_paths(order, believed, trained)
+    return _within_limits(believed), implausible
 
 
 def _far_models(order: RoundOrder, answers: Answers, trained: int) -> dict[int, str]:
@@ -176,9 +185,8 @@ def _absurd_variances(_: RoundOrder, answers: Answers, __: int) -> dict[int, str
     return found
 
 
-def _within_limits(order: RoundOrder, answers: Answers, trained: int) -> Answers:
+def _within_limits(answers: Answers) -> Answers:
     """Return the answers with figures that no single node has moved far."""
-    answers = _with_believed_paths(order, answers, trained)
     per_sample = _column(answers, lambda a: a.work.computed / a.work.step_seconds)
     ratio = bounded(per_sample, 100 * LARGEST_FIGURE) / per_sample
     path_variance = bounded(_column(answers, _path_variance))

@@ -8,15 +8,19 @@ from typing import Any, Literal
 from dynamite_fl._validate import check_name, check_whole
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import Compute, FlatModel
+from dynamite_fl.client.gaussian_noise import SecretNoise
 from dynamite_fl.client.local_data.device_client import device_client
 from dynamite_fl.client.optimizer import Optimizer
+from dynamite_fl.client.private_update import NodePrivacy
 from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.control.controller import Controller
+from dynamite_fl.errors import InvalidInput
 from dynamite_fl.flower.engine import FlowerEngine, Timeouts
-from dynamite_fl.flower.job_parts import refuse_pilot
+from dynamite_fl.flower.job_parts import averaging_of_nodes, refuse_pilot
 from dynamite_fl.flower.messenger import Grid
 from dynamite_fl.job.build import (
     build_controller,
+    build_privacy,
     check_cohort,
     check_test_data,
     schedule_of,
@@ -35,8 +39,10 @@ from dynamite_fl.stream.buffer import Storage
 from dynamite_fl.task.fingerprint import fingerprint
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.trial import try_task
-from dynamite_fl.training.averaging import Averaging, ClippedMean
+from dynamite_fl.training.averaging import Averaging
 from dynamite_fl.training.loop import Training
+from dynamite_fl.training.privacy import Privacy
+from dynamite_fl.training.private_mechanism import node_privacy
 from dynamite_fl.training.result import Result as Result
 from dynamite_fl.training.result import result_of
 from dynamite_fl.training.round_record import RoundRecord
@@ -57,6 +63,7 @@ def train(
     learning_rate: float | None = None,
     server: ServerOptimizer | str = DEFAULT_SERVER,
     averaging: Averaging | str | None = None,
+    privacy: Privacy | None = None,
     schedule: str = "constant",
     warmup: float = 0.0,
     final_rate: float = 0.01,
@@ -90,6 +97,8 @@ def train(
         server: What the server makes of the average of a round, or its name.
         averaging: How the local models of a round are averaged. The default, ``clipped-mean``,
             resists single nodes that send bad models; ``mean`` trusts all nodes.
+        privacy: Protects what each node contributes, by clipping and noise; None for no protection.
+            With ``noise_at="node"``, ``local_client`` is given the same.
         schedule: How the learning rate changes as the limits are used up: ``constant``, ``linear``
             or ``cosine``.
         warmup: The share of the limits during which the learning rate rises to ``learning_rate``.
@@ -149,7 +158,9 @@ def train(
         optimizer=optimizer,
         server=server,
         averaging=averaging,
+        privacy=privacy,
     )
+    mechanism = build_privacy(job, clients, is_real=True)
     if isinstance(controller, str):
         controller = build_controller(job, refuse_pilot)
     warn_of_optimizer(controller, optimizer)
@@ -170,6 +181,7 @@ def train(
             max_samples_per_node=max_samples_per_node,
             optimizer=optimizer,
             compute=Compute(device),
+            is_private=mechanism is not None,
         )
         fleet, rate = engine.enroll(), settings.rate_schedule
         training = Training(
@@ -180,7 +192,8 @@ def train(
             fleet,
             rate,
             job.server,
-            job.averaging or ClippedMean(),
+            averaging_of_nodes(job),
+            mechanism,
         )
         outcome = Session(
             training,
@@ -203,6 +216,8 @@ def local_client(
     optimizer: Optimizer | str = DEFAULT_OPTIMIZER,
     device: str = "cpu",
     precision: str = "float32",
+    privacy: Privacy | None = None,
+    expected_clients: int | None = None,
 ) -> Client:
     """Return the client of a device that loads its own data.
 
@@ -218,6 +233,10 @@ def local_client(
         optimizer: The optimiser of local steps, as in ``dynamite_fl.train``.
         device: Where the model is computed: ``cpu``, ``cuda``, ``mps`` or ``auto``.
         precision: ``float32``, or ``bfloat16`` to compute with mixed precision.
+        privacy: The privacy of the training. With ``noise_at="node"``, the client clips its update
+            and adds its share of the noise; otherwise the server does both.
+        expected_clients: The expected number of clients in a round, which determines the share of
+            the noise. It is needed with ``noise_at="node"`` only.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -225,7 +244,27 @@ def local_client(
     optimizer = Optimizer(optimizer) if isinstance(optimizer, str) else optimizer
     model = FlatModel(task, seed, Compute(device, precision))
     settings = ProbeSettings(only_sketches=_is_sketched(probe_gradient))
-    return device_client(model, seed, settings, optimizer, incoming=incoming, storage=storage)
+    return device_client(
+        model,
+        seed,
+        settings,
+        optimizer,
+        incoming=incoming,
+        storage=storage,
+        privacy=_node_privacy(privacy, expected_clients),
+    )
+
+
+def _node_privacy(privacy: Privacy | None, expected_clients: int | None) -> NodePrivacy | None:
+    """Return what a node does to its update; None if the server protects it, or nobody does."""
+    if privacy is None or privacy.noise_at == "server":
+        return None
+    if expected_clients is None:
+        raise InvalidInput(
+            'noise_at="node" needs expected_clients, the expected number of clients in a round'
+        )
+    check_whole("expected_clients", expected_clients)
+    return node_privacy(privacy, expected_clients, SecretNoise())
 
 
 def _is_sketched(probe_gradient: str) -> bool:

@@ -26,6 +26,7 @@ from dynamite_fl.flower.messages import (
     TrainOrder,
     Work,
     check_order,
+    check_private_order,
     from_content,
     to_content,
     train_reply,
@@ -99,6 +100,8 @@ class _Device:
         order, training = received.order, received.training
         only_sketches = client.settings.only_sketches
         check_order(order, client.model.first_weights, only_sketches=only_sketches)
+        if client.privacy is not None:
+            check_private_order(order)
         self._begin_training(client, training)
         state = files.before(training, order.round_index)
         steps = _TimedSteps(client, state, _cpu_share(context))

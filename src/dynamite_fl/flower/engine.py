@@ -76,6 +76,8 @@ class FlowerEngine:
         settings: How the devices measure gradient variance and drift.
         optimizer: The optimiser of the devices.
         compute: Where and how precisely the server evaluates the model.
+        is_private: Whether the training has differential privacy. The models of nodes are then not
+            compared with each other, because nobody's data may decide on another's update.
         states: Always empty, because devices keep their own state.
     """
 
@@ -93,6 +95,7 @@ class FlowerEngine:
     settings: ProbeSettings = field(default_factory=ProbeSettings)
     optimizer: Optimizer = field(default_factory=Optimizer)
     compute: Compute = field(default_factory=Compute)
+    is_private: bool = False
     states: dict[int, ClientState] = field(default_factory=dict, init=False)
     _last_round_ended: float | None = field(default=None, init=False, repr=False)
     _failed_rounds: int = field(default=0, init=False, repr=False)
@@ -298,7 +301,9 @@ class FlowerEngine:
                     order.round_index,
                     plain(str(error)),
                 )
-        answers, beside_others = judge(order, answers, nodes, self.size.trained)
+        answers, beside_others = judge(
+            order, answers, nodes, self.size.trained, is_private=self.is_private
+        )
         for client, reason in (implausible | beside_others).items():
             self.roster.conduct.offend(self.roster.names[client], order.round_index, reason)
         for client, answer in answers.items():

@@ -6,8 +6,10 @@ from typing import Any
 
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.gaussian_noise import SecretNoise
 from dynamite_fl.client.local_data.device_client import device_client
 from dynamite_fl.client.partitioned import PartitionedClients
+from dynamite_fl.client.private_update import NodePrivacy
 from dynamite_fl.errors import JobError
 from dynamite_fl.flower.engine import FlowerEngine, Timeouts
 from dynamite_fl.flower.superlink import SuperLink
@@ -16,6 +18,7 @@ from dynamite_fl.job.build import (
     build_controller,
     build_optimizer,
     build_partition,
+    build_privacy,
     build_stream,
     build_streams,
     build_task,
@@ -27,8 +30,9 @@ from dynamite_fl.job.build import (
 from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.trial import try_task
-from dynamite_fl.training.averaging import ClippedMean
+from dynamite_fl.training.averaging import Averaging, ClippedMean, Mean
 from dynamite_fl.training.loop import Training
+from dynamite_fl.training.private_mechanism import node_privacy
 from dynamite_fl.training.run_folder import RunFolder
 
 
@@ -54,6 +58,7 @@ def build_client(
     if part is not None and incoming is not None:
         raise JobError("--part and --incoming exclude each other: use one of them")
     task, seed = build_task(job, data_dir), job.settings.seed
+    privacy = _build_node_privacy(job)
     try_task(task, needs_test_data=False, needs_train_data=incoming is None)
     optimizer, compute = build_optimizer(job), compute_of(job)
     settings = job.settings.probe_settings
@@ -61,7 +66,9 @@ def build_client(
     if part is None:
         stream = build_stream(job)
         storage = None if stream is None else stream.storage(seed)
-        return device_client(model, seed, settings, optimizer, incoming=incoming, storage=storage)
+        return device_client(
+            model, seed, settings, optimizer, incoming=incoming, storage=storage, privacy=privacy
+        )
     devices = number_of_devices(job)
     if part >= devices:
         raise JobError(
@@ -69,7 +76,22 @@ def build_client(
         )
     partition = build_partition(job, task, devices)
     streams = build_streams(job, task, partition)
-    return PartitionedClients(model, partition, seed, settings, streams, optimizer).make(part)
+    clients = PartitionedClients(model, partition, seed, settings, streams, optimizer, privacy)
+    return clients.make(part)
+
+
+def _build_node_privacy(job: TrainingJob) -> NodePrivacy | None:
+    """Return what a node does to its update; None if the server protects it, or nobody does.
+
+    A node whose job has the noise multiplier needs no accountant.
+    """
+    privacy, clients = job.privacy, number_of_devices(job)
+    if privacy is None or privacy.noise_at == "server":
+        return None
+    if privacy.noise_multiplier is not None:
+        return node_privacy(privacy, job.settings.cohort or clients, SecretNoise())
+    mechanism = build_privacy(job, clients, is_real=True)
+    return None if mechanism is None else mechanism.for_nodes()
 
 
 def build_training(
@@ -100,6 +122,7 @@ def build_training(
         JobError: The job's controller needs a pilot run, which real machines do not do.
     """
     controller, settings = build_controller(job, refuse_pilot), job.settings
+    privacy = build_privacy(job, number_of_devices(job), is_real=True)
     warn_of_optimizer(controller, build_optimizer(job))
     engine = FlowerEngine(
         grid=link.grid,
@@ -115,12 +138,31 @@ def build_training(
         settings=settings.probe_settings,
         optimizer=build_optimizer(job),
         compute=compute_of(job),
+        is_private=privacy is not None,
     )
     first_weights = engine.model.first_weights
     link.rules.expect_models_of(first_weights.numel() * first_weights.element_size())
     schedule, rate, fleet = schedule_of(job), settings.rate_schedule, engine.enroll()
-    averaging = job.averaging or ClippedMean()  # nodes are not trusted, unless the job says so
-    return Training(engine, controller, job.limits, schedule, fleet, rate, job.server, averaging)
+    return Training(
+        engine,
+        controller,
+        job.limits,
+        schedule,
+        fleet,
+        rate,
+        job.server,
+        averaging_of_nodes(job),
+        privacy,
+    )
+
+
+def averaging_of_nodes(job: TrainingJob) -> Averaging:
+    """Return how models of real machines are averaged, unless the job says so.
+
+    Nodes are not trusted, so the mean is clipped. With differential privacy, updates are clipped
+    anyway, and a clip norm that depends on all of them would break its guarantee.
+    """
+    return job.averaging or (ClippedMean() if job.privacy is None else Mean())
 
 
 def refuse_pilot(_: int) -> dict[str, Any]:

@@ -182,6 +182,19 @@ def check_order(order: Order, like: Tensor, *, only_sketches: bool) -> None:
         )
 
 
+def check_private_order(order: Order) -> None:
+    """Refuse an order for measurements, which a device with private updates does not send.
+
+    Raises:
+        Malformed: The order asks for a measurement.
+    """
+    if order.probe or order.path or order.rate_trial != "none":
+        raise Malformed(
+            "the order asks for measurements of this node's data, but its job has "
+            'privacy.noise_at = "node"'
+        )
+
+
 @_invalid_as_malformed()
 def check_introduction(
     introduction: Introduction, max_samples: int, model: ModelOutline | None = None

@@ -20,7 +20,7 @@ from dynamite_fl.client.flat_model import Compute
 from dynamite_fl.client.optimizer import MADE_IN_PYTHON, Optimizer
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.control.registry import make_controller
-from dynamite_fl.errors import JobError, RunFolderError
+from dynamite_fl.errors import InvalidInput, JobError, RunFolderError
 from dynamite_fl.job.devices import build_devices, count_devices
 from dynamite_fl.job.training import DEFAULT_PARTITION, TrainingJob
 from dynamite_fl.partitions import PartitionRecipe, by_owner, partition_from_table
@@ -37,6 +37,7 @@ from dynamite_fl.training.averaging import Mean
 from dynamite_fl.training.cohort import Selection
 from dynamite_fl.training.loop import Schedule, Training
 from dynamite_fl.training.pilot import pilot
+from dynamite_fl.training.private_mechanism import Mechanism, build_mechanism
 
 # A function that runs a trial of so many rounds and returns what it measured, which is given to
 # the controller as settings.
@@ -75,14 +76,62 @@ def build_training(
     """
     given = given or Given()
     settings, limits = job.settings, job.limits
+    privacy = build_privacy(job, number_of_devices(job), is_real=False)
     engine = build_engine(job, data_dir, given)
+    run_pilot = partial(pilot, engine, limits, settings.learning_rate)
     controller = given.controller or build_controller(
-        job, partial(pilot, engine, limits, settings.learning_rate)
+        job, run_pilot if privacy is None else _refuse_pilot
     )
     warn_of_optimizer(controller, engine.optimizer)
     schedule, rate, fleet = schedule_of(job), settings.rate_schedule, engine.enroll()
-    averaging = job.averaging or Mean()
-    return Training(engine, controller, limits, schedule, fleet, rate, job.server, averaging)
+    return Training(
+        engine,
+        controller,
+        limits,
+        schedule,
+        fleet,
+        rate,
+        job.server,
+        job.averaging or Mean(),
+        privacy,
+    )
+
+
+def build_privacy(job: TrainingJob, clients: int, *, is_real: bool) -> Mechanism | None:
+    """Return what the job's table ``privacy`` comes to; None if the job has no such table.
+
+    Args:
+        job: The job.
+        clients: The number of all clients.
+        is_real: Whether clients are real machines, whose noise must be secret.
+
+    Raises:
+        JobError: The table does not fit the limits; the message says what to change.
+    """
+    try:
+        return build_mechanism(
+            job.privacy,
+            job.limits,
+            clients=clients,
+            cohort=job.settings.cohort,
+            seed=job.settings.seed,
+            is_real=is_real,
+        )
+    except InvalidInput as error:
+        text = str(error).replace("Limits.", "limits.").replace("Privacy.", "privacy.")
+        raise JobError(text) from None
+
+
+def _refuse_pilot(_: int) -> dict[str, Any]:
+    """Refuse a controller that learns from clients' data before training begins.
+
+    Raises:
+        JobError: Always.
+    """
+    raise JobError(
+        "the controller cooptfl plans by a pilot run, which the table privacy does not protect: "
+        "use the controller dynamite-feedback, fedavg, uniform, no-straggler or dbfl"
+    )
 
 
 def build_engine(
@@ -98,6 +147,7 @@ def build_engine(
     task = given.task or build_task(job, data_dir)
     try_task(task)
     check_test_data(task, len(devices))
+    privacy = build_privacy(job, len(devices), is_real=False)
     recipe = given.partition or partition_from_table(job.tables["partition"])
     partition = split_data(task, recipe, len(devices), settings.seed)
     return SimulatedEngine(
@@ -109,6 +159,7 @@ def build_engine(
         given.optimizer or build_optimizer(job),
         compute_of(job),
         streams=build_streams(job, task, partition),
+        privacy=None if privacy is None else privacy.for_nodes(),
         workers=settings.workers,
     )
 

@@ -23,6 +23,7 @@ from dynamite_fl.stream.stream import Stream
 from dynamite_fl.task.registry import load_task
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.averaging import Averaging, averaging_table
+from dynamite_fl.training.privacy import Privacy
 from dynamite_fl.training.server_optimizer import ServerOptimizer, server_table
 
 
@@ -63,6 +64,7 @@ def describe_job(
     optimizer: Optimizer | str = DEFAULT_OPTIMIZER,
     server: ServerOptimizer | str = DEFAULT_SERVER,
     averaging: Averaging | str | None = None,
+    privacy: Privacy | None = None,
 ) -> TrainingJob:
     """Write what was given in Python as a job, which a run folder keeps.
 
@@ -77,12 +79,14 @@ def describe_job(
         optimizer: The optimiser of local steps or its name.
         server: The server optimiser or its name.
         averaging: How local models are averaged; None for the default of the engine.
+        privacy: The settings of differential privacy; None without it.
     """
     for name, value, kind in (
         ("limits", limits, Limits),
         ("partition", partition, PartitionRecipe | None),
         ("stream", stream, Stream | None),
         ("optimizer", optimizer, Optimizer | str),
+        ("privacy", privacy, Privacy | None),
     ):
         if not isinstance(value, kind):
             raise InvalidInput(f"{name} is a {type(value).__name__}: give {_WANTED[name]}")
@@ -97,6 +101,7 @@ def describe_job(
         "optimizer": optimizer if isinstance(optimizer, str) else optimizer.to_table(),
         "server": server if isinstance(server, str) else server_table(server),
         "averaging": averaging if isinstance(averaging, str | None) else averaging_table(averaging),
+        "privacy": None if privacy is None else asdict(privacy),
         "training": {**asdict(settings), "track": list(settings.track)},
     }
     resolved = resolve_tables(tables, folder=Path())
@@ -110,6 +115,7 @@ _WANTED = {
     "limits": "a Limits",
     "partition": "a recipe of dynamite_fl.partitions",
     "stream": "a Stream",
+    "privacy": "a Privacy",
     "optimizer": 'an Optimizer or its name, such as fl.Optimizer("AdamW", weight_decay=0.01)',
 }
 

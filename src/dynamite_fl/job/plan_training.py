@@ -5,13 +5,15 @@ from pathlib import Path
 
 from dynamite_fl._format import count
 from dynamite_fl.errors import JobError
-from dynamite_fl.job.build import build_engine
+from dynamite_fl.job.build import build_engine, build_privacy
 from dynamite_fl.job.planning import PlanningJob, assumed_geometry
 from dynamite_fl.job.read import table_record
 from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.plan.feasibility import fit_rounds
 from dynamite_fl.records import LossGeometry
 from dynamite_fl.training.pilot import pilot
+from dynamite_fl.training.private_mechanism import require_a_round
+from dynamite_fl.training.private_rules import with_private_rounds
 
 
 def plan_training_job(
@@ -41,7 +43,14 @@ def plan_training_job(
     """
     engine, rate, given = build_engine(job, data_dir), job.settings.learning_rate, "geometry"
     fleet, notes = engine.enroll(), ["The devices have their nominal speeds."]
-    limits = fit_rounds(fleet, job.limits)
+    allowed, privacy = job.limits, build_privacy(job, len(fleet), is_real=False)
+    if privacy is not None:
+        require_a_round(privacy, job.limits)
+        allowed = with_private_rounds(job.limits, privacy, privacy.first_state())
+        notes.append(f"Epsilon allows {count(privacy.most_releases, 'round')}.")
+    limits = fit_rounds(fleet, allowed)
+    if pilot_rounds is not None and privacy is not None:
+        raise JobError("the table privacy does not protect a pilot run: omit --pilot")
     if pilot_rounds is not None:
         if given in job.tables:
             raise JobError("the job has [geometry], so there is nothing to measure: omit --pilot")

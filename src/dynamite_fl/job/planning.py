@@ -56,9 +56,15 @@ def load_planning_job(path: Path | None = None, overrides: Iterable[str] = ()) -
         fleet = _read_fleet_csv(files[-1])
     if not isinstance(fleet, dict):
         raise JobError("fleet must be a table or the name of a CSV file")
+    limits = table_record(Limits, "limits", tables["limits"])
+    if limits.epsilon is not None or limits.delta is not None:
+        raise JobError(
+            "limits.epsilon and limits.delta are for training jobs with a table privacy: give a "
+            "planning job the number of rounds that they allow"
+        )
     return PlanningJob(
         fleet=table_record(Fleet, "fleet", fleet),
-        limits=table_record(Limits, "limits", tables["limits"]),
+        limits=limits,
         geometry=table_record(LossGeometry, "geometry", tables["geometry"]),
         files=tuple(files),
     )

@@ -1,8 +1,8 @@
 """A training job: what to train on which devices within which limits, from TOML.
 
 The tables are ``task``, ``limits``, ``devices``, ``partition``, ``stream``, ``controller``,
-``optimizer``, ``server``, ``averaging`` and ``training``; ``geometry`` is for planning alone. This
-module reads and checks them; ``build.py`` makes what they describe.
+``optimizer``, ``server``, ``averaging``, ``privacy`` and ``training``; ``geometry`` is for planning
+alone. This module reads and checks them; ``build.py`` makes what they describe.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +18,7 @@ from dynamite_fl.job.read import Tables, check_tables, read_tables, table_record
 from dynamite_fl.records import Limits
 from dynamite_fl.tracking.track import TRACKERS
 from dynamite_fl.training.averaging import Averaging, averaging_table, make_averaging
+from dynamite_fl.training.privacy import Privacy
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.server_optimizer import ServerOptimizer, make_server, server_table
 
@@ -30,6 +31,7 @@ OPTIONAL_TABLES = (
     "optimizer",
     "server",
     "averaging",
+    "privacy",
     "geometry",  # for ``dynamite plan``; a training estimates it
     "training",
 )
@@ -193,6 +195,12 @@ class TrainingJob:
         table = self.tables.get("averaging")
         return None if table is None else make_averaging(**table)
 
+    @property
+    def privacy(self) -> Privacy | None:
+        """The settings of differential privacy; None without it."""
+        table = self.tables.get("privacy")
+        return None if table is None else table_record(Privacy, "privacy", table)
+
     def with_tables(self, **tables: Any) -> "TrainingJob":
         """Return the job with some tables replaced."""
         return TrainingJob({**self.tables, **tables}, self.folders)
@@ -245,6 +253,9 @@ def resolve_tables(tables: Tables, folder: Path) -> Tables:
     for name in ("stream", "geometry"):
         if tables.get(name) is not None:
             resolved[name] = _table(name, tables[name])
+    if tables.get("privacy") is not None:
+        privacy = table_record(Privacy, "privacy", _table("privacy", tables["privacy"]))
+        resolved["privacy"] = _without_none(asdict(privacy))
     return resolved
 
 

@@ -133,10 +133,14 @@ def limit_charts(run: ReportedRun) -> list[Chart]:
     traces = []
     if limits is not None:
         for place, (key, most, name) in enumerate(
-            (("seconds", limits.deadline, "deadline"), ("cost", limits.budget, "budget"))
+            (
+                ("seconds", limits.deadline, "deadline"),
+                ("cost", limits.budget, "budget"),
+                ("epsilon", limits.epsilon or math.inf, "epsilon"),
+            )
         ):
-            if math.isfinite(most):
-                left = [1.0, *(1 - spent / most for spent in columns[key])]
+            if math.isfinite(most) and key in columns:
+                left = [1.0, *(1 - (spent or 0.0) / most for spent in columns[key])]
                 traces.append(line(rounds, left, name, place))
     charts = []
     if traces:

@@ -73,6 +73,9 @@ def _cards(run: ReportedRun, devices: Sequence[DeviceFigures]) -> list[Card]:
     cards.append(Card("rounds", f"{last.round:,}", f"of {planned:,}" if planned else ""))
     cards.append(_spent("seconds", last.seconds, limits.deadline if limits else math.inf))
     cards.append(_spent("cost", last.cost, limits.budget if limits else math.inf))
+    if last.epsilon is not None:
+        most = math.inf if limits is None or limits.epsilon is None else limits.epsilon
+        cards.append(_spent("privacy loss, epsilon", last.epsilon, most, digits=2))
     cards.append(_range("local steps", [record.local_steps for record in history]))
     cards.append(_range("mean batch size", [record.batch_mean for record in history]))
     if devices and devices[0].slowest:
@@ -108,11 +111,12 @@ def _metric_cards(run: ReportedRun) -> list[Card]:
     return cards
 
 
-def _spent(label: str, used: float, limit: float) -> Card:
+def _spent(label: str, used: float, limit: float, digits: int = 1) -> Card:
     if not math.isfinite(limit):
-        return Card(label, number(used, 1), "no limit")
+        return Card(label, number(used, digits), "no limit")
     share = used / limit
-    return Card(label, number(used, 1), f"of {number(limit, 1)}, {percent(share, 0)}", share)
+    detail = f"of {number(limit, digits)}, {percent(share, 0)}"
+    return Card(label, number(used, digits), detail, share)
 
 
 def _range(label: str, values: Sequence[float]) -> Card:

@@ -16,6 +16,7 @@ from dynamite_fl.client.flat_model import Compute, FlatModel
 from dynamite_fl.client.messages import ClientState, Order, Reply
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.partitioned import PartitionedClients
+from dynamite_fl.client.private_update import NodePrivacy
 from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.client.rate_trial import most_trial_gradients
 from dynamite_fl.errors import InvalidInput
@@ -63,6 +64,7 @@ class SimulatedEngine:
         compute: Where and how precisely the model is computed.
         streams: When each client's samples arrive and which ones it stores; None if clients have
             all their samples from the start.
+        privacy: How clients clip their updates and add noise; None if they do neither.
         workers: The number of processes that compute the clients' rounds; with 1, this process
             does. The number changes no result, provided that torch uses one thread here, as it
             does in the workers. Small models of linear layers are always computed in this
@@ -80,6 +82,7 @@ class SimulatedEngine:
     optimizer: Optimizer = field(default_factory=Optimizer)
     compute: Compute = field(default_factory=Compute)
     streams: Streams | None = None
+    privacy: NodePrivacy | None = None
     workers: int = 1
     executor: Executor | None = None
     _states: dict[int, ClientState] = field(default_factory=dict, init=False, repr=False)
@@ -105,7 +108,13 @@ class SimulatedEngine:
             )
         self.size = ModelSize.of(self.model, self.optimizer)
         self.clients = PartitionedClients(
-            self.model, self.partition, self.seed, self.settings, self.streams, self.optimizer
+            self.model,
+            self.partition,
+            self.seed,
+            self.settings,
+            self.streams,
+            self.optimizer,
+            self.privacy,
         )
 
     def __enter__(self) -> Self:

@@ -16,6 +16,7 @@ _FIELDS = (
     "local_steps",
     "batch_mean",
     "learning_rate",
+    "epsilon",
     "stream_loss",
 )
 

@@ -41,6 +41,7 @@ def describe(training: Training, played: Round, control: Any) -> RoundRecord:
         returned=played.returned,
         estimates={name: _finite(value) for name, value in estimates.items()},
         learning_rate=None if _is_constant(training) else report.learning_rate,
+        epsilon=None if training.privacy is None else ledger.epsilon,
         **_evaluation_fields(played.evaluation),
         **_client_fields(report),
     )

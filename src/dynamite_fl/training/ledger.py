@@ -1,4 +1,4 @@
-"""The record of time and cost spent."""
+"""The record of time, cost and privacy spent."""
 
 from dataclasses import dataclass, replace
 
@@ -15,6 +15,7 @@ class Ledger:
         cost: The cost units of all rounds.
         samples: The samples that were computed on.
         sent_bytes: The bytes that were sent, both ways together.
+        epsilon: The privacy loss of all rounds together; 0 without differential privacy.
 
     Example:
         >>> ledger = Ledger().charge(seconds=2.0, cost=3.5, samples=120, sent_bytes=800)
@@ -27,15 +28,34 @@ class Ledger:
     cost: float = 0.0
     samples: int = 0
     sent_bytes: int = 0
+    epsilon: float = 0.0
 
-    def charge(self, *, seconds: float, cost: float, samples: int, sent_bytes: int) -> "Ledger":
-        """Return the ledger after one more round."""
+    def charge(
+        self,
+        *,
+        seconds: float,
+        cost: float,
+        samples: int,
+        sent_bytes: int,
+        epsilon: float = 0.0,
+    ) -> "Ledger":
+        """Return the ledger after one more round.
+
+        Args:
+            seconds: The seconds of the round.
+            cost: The cost of the round.
+            samples: The samples that the round computed on.
+            sent_bytes: The bytes that the round sent.
+            epsilon: The privacy loss of all rounds together, this one included: it is less than
+                the sum of the rounds' own.
+        """
         return Ledger(
             rounds=self.rounds + 1,
             seconds=self.seconds + seconds,
             cost=self.cost + cost,
             samples=self.samples + samples,
             sent_bytes=self.sent_bytes + sent_bytes,
+            epsilon=epsilon,
         )
 
     def remaining(self, limits: Limits) -> Limits | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,6 +43,10 @@ from dynamite_fl.training.engine import Engine, Evaluation, RoundOrder, RoundOut
 from dynamite_fl.training.guard import Guard, after_return, judge, mean_loss
 from dynamite_fl.training.ledger import Ledger
 from dynamite_fl.training.mean_path import with_path
+from dynamite_fl.training.private_average import private_average
+from dynamite_fl.training.private_cohort import draw_private_cohort
+from dynamite_fl.training.private_mechanism import Mechanism, PrivacyState, require_a_round
+from dynamite_fl.training.private_rules import check_private, rounds_left, with_private_rounds
 from dynamite_fl.training.rate_choice import (
     RateChoice,
     after_round,
@@ -96,6 +101,7 @@ class Training:
         learning_rate: The learning rate of each round; None if it is to be chosen.
         server: How the server turns averages into global models.
         averaging: How the local models of a round are averaged.
+        privacy: Protects what clients contribute; None for no differential privacy.
     """
 
     engine: Engine
@@ -106,6 +112,14 @@ class Training:
     learning_rate: RateSchedule | None
     server: ServerOptimizer = field(default_factory=Average)
     averaging: Averaging = field(default_factory=Mean)
+    privacy: Mechanism | None = None
+
+    @property
+    def planned_limits(self) -> Limits:
+        """The limits with no more rounds than ``epsilon`` allows."""
+        if self.privacy is None:
+            return self.limits
+        return with_private_rounds(self.limits, self.privacy, self.privacy.first_state())
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +143,7 @@ class Progress:
         trial: Which trial of learning rates the next round has, one of ``RATE_TRIALS``.
         guard: The last good model, and what tells a good one from a ruined one.
         ended: The limit that ended the training; None if there is a next round.
+        private: The state of differential privacy; None without it.
     """
 
     weights: Tensor
@@ -145,6 +160,7 @@ class Progress:
     trial: str = "none"
     guard: Guard = field(default_factory=Guard)
     ended: str | None = None
+    private: PrivacyState | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +192,10 @@ def begin(training: Training) -> Progress:
         Infeasible: The limits do not allow a single round.
     """
     samples = training.fleet.samples
-    cohort = draw_cohort(samples, training.schedule.selection, training.schedule.seed, 1)
-    limits = _limits_for_controller(training, training.limits)
+    if training.privacy is not None:
+        _check_private(training, training.privacy)
+    cohort, private = _draw_cohort(training, samples, 1, _first_private_state(training))
+    limits = _limits_for_controller(training, training.planned_limits)
     decision = training.controller.start(training.fleet, limits, cohort.clients)
     plan, control = checked_decision(training.controller, decision, cohort.clients)
     progress = Progress(
@@ -190,6 +208,7 @@ def begin(training: Training) -> Progress:
         samples=samples,
         speeds=first_estimates(training.fleet),
         control=control,
+        private=private,
     )
     return _decide_probe(training, progress)
 
@@ -211,13 +230,16 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     # 1. The engine has the cohort train as planned.
     order = _round_order(training, progress)
     outcome = training.engine.run_round(order)
-    # 2. The guard judges the model that the round began with.
-    guard, is_ruined = _judge(training, progress, outcome.report)
+    # 2. The guard judges the model that the round began with. With differential privacy nothing
+    #    is known of clients' losses, so there is no guard.
+    guard, is_ruined = progress.guard, False
+    if training.privacy is None:
+        guard, is_ruined = _judge(training, progress, outcome.report)
     # 3. The local models are averaged, so that no client is favoured by how cohorts are drawn.
     #    Invalid ones are refused. The server's optimiser makes the new global model of the
     #    average. If the model was ruined, or if all updates are invalid, the training returns to
     #    the last good model instead.
-    averaged, outcome, refused = _average(training, progress, outcome)
+    progress, averaged, outcome, refused = _average(training, progress, outcome)
     returned = is_ruined or (refused > 0 and averaged is None)
     if returned:
         report = _ruined_report(progress, outcome.report, is_ruined=is_ruined)
@@ -232,6 +254,7 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
         cost=_round_cost(training, order, outcome.samples, outcome.gradients / order.cohort.size),
         samples=outcome.samples,
         sent_bytes=outcome.sent_bytes,
+        epsilon=_epsilon(training, progress),
     )
     # 5. The controller plans the next round, or the training ends if the limits allow none.
     rate = after_round(progress.rate, outcome.report, tried=order.rate_trial != "none")
@@ -240,6 +263,8 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     evaluation = None
     if progress.ended or ledger.rounds % training.schedule.evaluate_every == 0:
         evaluation = training.engine.evaluate(progress.weights, ledger.rounds)
+    if evaluation is not None and training.privacy is not None:
+        evaluation = replace(evaluation, stream_loss=None)  # it is of clients' own samples
     if progress.ended and evaluation is not None:
         progress, evaluation, is_ruined = _judge_last(training, progress, evaluation)
         returned |= is_ruined
@@ -340,7 +365,7 @@ def _diverged(training: Training, rate: RateChoice) -> Diverged:
 def _round_order(training: Training, progress: Progress) -> RoundOrder:
     """Return the order for the next round."""
     measures, ledger = training.controller.measures, progress.ledger
-    share_spent = training.limits.share_used(
+    share_spent = training.planned_limits.share_used(
         seconds=ledger.seconds, cost=ledger.cost, rounds=ledger.rounds
     )
     return RoundOrder(
@@ -363,6 +388,29 @@ def _round_order(training: Training, progress: Progress) -> RoundOrder:
 
 
 def _average(
+    training: Training, progress: Progress, outcome: RoundOutcome
+) -> tuple[Progress, AveragedRound | None, RoundOutcome, int]:
+    """Average the updates of a round, with differential privacy if the training has it.
+
+    Returns:
+        The progress, with the privacy that was spent; and what ``_plain_average`` returns.
+    """
+    if training.privacy is None or progress.private is None:
+        return progress, *_plain_average(training, progress, outcome)
+    averaged, outcome, refused, private = private_average(
+        training.privacy, progress.private, progress.weights, outcome
+    )
+    return replace(progress, private=private), averaged, outcome, refused
+
+
+def _epsilon(training: Training, progress: Progress) -> float:
+    """Return the privacy loss of all rounds so far; 0 without differential privacy."""
+    if training.privacy is None or progress.private is None:
+        return 0.0
+    return training.privacy.accountant.epsilon(progress.private.releases)
+
+
+def _plain_average(
     training: Training, progress: Progress, outcome: RoundOutcome
 ) -> tuple[AveragedRound | None, RoundOutcome, int]:
     """Average the updates of a round.
@@ -441,11 +489,14 @@ def _plan_next(training: Training, progress: Progress, outcome: RoundOutcome) ->
     remaining = progress.ledger.remaining(training.limits)
     if remaining is None:
         return replace(progress, ended=_used_up_limit(training.limits, progress.ledger))
-    schedule, round_index = training.schedule, progress.ledger.rounds + 1
+    if is_privacy_used_up(training, progress):
+        return replace(progress, ended="epsilon")
     samples = _with_reported(progress.samples, outcome.report)
-    cohort = draw_cohort(samples, schedule.selection, schedule.seed, round_index)
+    cohort, private = _draw_cohort(training, samples, progress.ledger.rounds + 1, progress.private)
     speeds = update_speeds(progress.speeds, outcome.report)
     fleet = estimated_fleet(training.fleet, speeds, samples)
+    if private is not None:
+        remaining = with_private_rounds(remaining, training.privacy, private)
     limits = _limits_for_controller(training, remaining)
     try:
         decision = training.controller.adapt(
@@ -462,8 +513,48 @@ def _plan_next(training: Training, progress: Progress, outcome: RoundOutcome) ->
         samples=samples,
         speeds=speeds,
         control=control,
+        private=private,
     )
     return _decide_probe(training, progress)
+
+
+def is_privacy_used_up(training: Training, progress: Progress) -> bool:
+    """Return whether one more round would spend more than epsilon."""
+    if training.privacy is None or progress.private is None:
+        return False
+    return rounds_left(training.privacy, progress.private) == 0
+
+
+def _check_private(training: Training, mechanism: Mechanism) -> None:
+    """Refuse what differential privacy does not allow, and an epsilon without a single round."""
+    check_private(
+        mechanism,
+        controller=training.controller,
+        server=training.server,
+        selection=training.schedule.selection,
+        size=training.engine.size,
+        averaging=training.averaging,
+        learning_rate=training.learning_rate,
+    )
+    require_a_round(mechanism, training.limits)
+
+
+def _first_private_state(training: Training) -> PrivacyState | None:
+    return None if training.privacy is None else training.privacy.first_state()
+
+
+def _draw_cohort(
+    training: Training, samples: FloatArray, round_index: int, private: PrivacyState | None
+) -> tuple[Cohort, PrivacyState | None]:
+    """Draw the cohort of a round, and return it with the state of differential privacy."""
+    schedule = training.schedule
+    if training.privacy is None or private is None:
+        return draw_cohort(samples, schedule.selection, schedule.seed, round_index), None
+    clients, is_empty = draw_private_cohort(
+        samples.size, training.privacy, schedule.seed, round_index
+    )
+    drawn_once = np.ones(clients.size, dtype=np.int64)
+    return Cohort(clients, drawn_once), replace(private, is_cohort_empty=is_empty)
 
 
 def _used_up_limit(limits: Limits, ledger: Ledger) -> str:

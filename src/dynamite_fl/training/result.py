@@ -20,7 +20,8 @@ class Result:
     Attributes:
         model: The trained model, in evaluation mode.
         history: One record per round.
-        stopped_by: The limit that ended the training: ``rounds``, ``deadline`` or ``budget``.
+        stopped_by: The limit that ended the training: ``rounds``, ``deadline``, ``budget`` or
+            ``epsilon``.
         folder: The run folder; None if the training was not kept in one.
     """
 

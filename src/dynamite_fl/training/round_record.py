@@ -20,7 +20,7 @@ class RoundRecord:
     """What happened in one round. A line of the history has these fields in this order.
 
     Clients are given by their index in the fleet. A field is None if it was not measured in this
-    round; the last eight fields are left out of the line then.
+    round; the last nine fields are left out of the line then.
 
     Attributes:
         round: Number of the round, from 1.
@@ -44,6 +44,8 @@ class RoundRecord:
         loss: Loss of the new model on the test data. None if it was not evaluated.
         estimates: The controller's estimates after this round, by name.
         learning_rate: Learning rate of the local steps. None if it is constant.
+        epsilon: Privacy loss of the training so far, this round included. None without
+            differential privacy.
         class_accuracy: Accuracy on each class of the test data.
         client_metrics: The leading metric on each client's own test data, in the fleet's order.
         stream_loss: Loss on all data that has arrived so far.
@@ -79,6 +81,7 @@ class RoundRecord:
     loss: float | None = None
     estimates: Mapping[str, float | None] = field(default_factory=dict)
     learning_rate: float | None = None
+    epsilon: float | None = None
     class_accuracy: Mapping[str, float | None] | None = None
     client_metrics: tuple[float | None, ...] | None = None
     stream_loss: float | None = None
@@ -130,6 +133,7 @@ _REQUIRED = tuple(
 _OF_CLIENTS = ("batch_sizes", "step_seconds", "comm_seconds", "arrived")
 _OMITTED = (
     "learning_rate",
+    "epsilon",
     "class_accuracy",
     "client_metrics",
     "stream_loss",

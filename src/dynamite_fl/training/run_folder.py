@@ -100,6 +100,14 @@ class RunFolder:
         return self.path / "nodes.json"
 
     @property
+    def releases(self) -> Path:
+        """The number of noisy sums that real machines were asked for, this round included.
+
+        The file is missing without differential privacy, and where devices are simulated.
+        """
+        return self.path / "releases.txt"
+
+    @property
     def is_run(self) -> bool:
         """Whether a run was begun here."""
         return self.job.is_file()

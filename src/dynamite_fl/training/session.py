@@ -22,6 +22,7 @@ from dynamite_fl.training.checkpoint import restore, save
 from dynamite_fl.training.describe import describe
 from dynamite_fl.training.history import History, read_history
 from dynamite_fl.training.loop import Progress, Training, begin, rounds
+from dynamite_fl.training.releases import note_release, with_lost_releases
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.threads import one_thread
@@ -105,6 +106,7 @@ class Session:
         if self.folder is not None:
             self.open_folder()
             progress = restore(self.training, self.folder, progress)
+            progress = with_lost_releases(self.training, self.folder, progress)
         try:
             with self._reporting() as report, delayed_interrupts() as interrupt:
                 progress = self._train(progress, report, interrupt)
@@ -120,12 +122,14 @@ class Session:
         """
         self._saved_at = time.monotonic()
         progress = start
+        note_release(self.training, self.folder, progress)
         for progress, finished in rounds(self.training, start):
             self._record(describe(self.training, finished, progress.control), report)
             stop = interrupt.asked or self.should_stop()
             self._checkpoint(progress, now=stop)
             if stop and progress.ended is None:
                 raise _Stopped(progress)
+            note_release(self.training, self.folder, progress)
         if self.folder is not None and start.ended:
             # It had ended before, so a kill may have left no model, or the budget pays no round.
             save(self.training, self.folder, progress)

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from dynamite_fl._format import count, metric_label, metric_value, number, percent
-from dynamite_fl._progress import labelled_rows, limit_used
+from dynamite_fl._progress import epsilon_used, labelled_rows, limit_used
 from dynamite_fl.records import Limits
 from dynamite_fl.training.history import History
 from dynamite_fl.training.round_record import RoundRecord
@@ -58,6 +58,9 @@ def show_summary(
     rows.add_row("rounds", f"{last.round:,}, {end}")
     rows.add_row("seconds", limit_used(last.seconds, limits.deadline, width))
     rows.add_row("cost", limit_used(last.cost, limits.budget, width))
+    if last.epsilon is not None:
+        rows.add_row("epsilon", epsilon_used(last, limits, width))
+        rows.add_row("delta", "unknown" if limits.delta is None else f"{limits.delta:g}")
     rows.add_row("left over", _left_over(last, limits))
     rows.add_row("local steps", _range([record.local_steps for record in history]))
     rows.add_row("mean batch", _range([record.batch_mean for record in history]))
@@ -92,7 +95,10 @@ def _left_over(last: RoundRecord, limits: Limits) -> str:
         parts.append(f"{number(limits.deadline - last.seconds, 1)} s")
     if math.isfinite(limits.budget):
         parts.append(f"{number(limits.budget - last.cost, 1)} of the budget")
-    return " and ".join(parts) or "there is no limit"
+    if limits.epsilon is not None and last.epsilon is not None:
+        parts.append(f"{limits.epsilon - last.epsilon:.2f} of epsilon")
+    *others, final = parts or ["there is no limit"]
+    return f"{', '.join(others)} and {final}" if others else final
 
 
 def _range(values: list[int] | list[float]) -> str:

@@ -10,6 +10,7 @@ from dynamite_fl.client.local_data.sample_format import sample_format
 from dynamite_fl.client.local_data.sources import FolderSource
 from dynamite_fl.client.local_data.store import SampleStore
 from dynamite_fl.client.optimizer import Optimizer
+from dynamite_fl.client.private_update import NodePrivacy
 from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.stream.buffer import NOTHING, Storage
@@ -25,6 +26,7 @@ def device_client(
     *,
     incoming: Path | str | None = None,
     storage: Storage | None = None,
+    privacy: NodePrivacy | None = None,
 ) -> Client:
     """Return a client that has all training data of its task, or learns from a folder.
 
@@ -37,6 +39,7 @@ def device_client(
             task's data then only show their format.
         storage: The policy and size of the buffer of incoming samples. Default: a reservoir of
             10,000 samples.
+        privacy: How the client clips its update and adds noise; None if it does neither.
 
     Raises:
         InvalidInput: The training data is a list with one dataset for each client.
@@ -45,11 +48,13 @@ def device_client(
     if incoming is not None:
         storage = storage or Storage("reservoir", _DEFAULT_SIZE, seed)
         store = SampleStore(sample_format(model), storage, FolderSource(incoming))
-        return Client(model, store.samples, NOTHING.rows, seed, settings, optimizer, store)
+        rows = NOTHING.rows
+        return Client(model, store.samples, rows, seed, settings, optimizer, store, privacy)
     task = model.task
     if task.has_own_data:
         raise InvalidInput(
             "Task.train_data is a list with one dataset for each client, but this is one device: "
             "give its own dataset"
         )
-    return Client(model, task.train, np.arange(len(task.train)), seed, settings, optimizer)
+    rows = np.arange(len(task.train))
+    return Client(model, task.train, rows, seed, settings, optimizer, privacy=privacy)
