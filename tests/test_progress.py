@@ -157,3 +157,11 @@ def test_python_outside_a_notebook_is_silent_unless_told(
     assert shown.out == ""
     assert ("dynamite-feedback on 5 devices" in shown.err) == (wanted is True)
     assert (shown.err == "") == (wanted is not True)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_epsilon_is_shown_where_there_is_privacy(terminal: bool) -> None:
+    text = view_of(record(1, epsilon=1.234), terminal=terminal)
+    assert "epsilon" in text
+    assert "1.23" in text
+    assert "epsilon" not in view_of(record(1), terminal=terminal)

@@ -14,6 +14,7 @@ from dynamite_fl.compare.contenders import (
 )
 from dynamite_fl.compare.hindsight import FixedSetting
 from dynamite_fl.compare.summary import RunResult
+from dynamite_fl.control.registry import CONTROLLERS, make_controller
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.job.training import load_training_job
 from dynamite_fl.training.round_record import RoundRecord
@@ -118,3 +119,14 @@ def test_a_run_that_diverged_is_finished_and_says_so(tmp_path: Path) -> None:
     RunFolder(tmp_path).diverged.write_text("all updates were refused\n")
     assert run.is_finished
     assert result_of(run) == NoResult("all updates were refused", has_diverged=True)
+
+
+def test_contenders_with_privacy_measure_no_losses() -> None:
+    """The list of names is that of the controllers themselves."""
+    job = load_training_job(overrides=["privacy.clip_norm=1"])
+    names = {contender.name for contender in contenders_of(job, None)}
+    assert names == {"dynamite-feedback", "fedavg", "uniform", "no-straggler", "dbfl"}
+    refused = set(CONTROLLERS) - names - {"fixed", "cooptfl"}
+    assert all(
+        make_controller(name, learning_rate=0.1).measures == "loss" for name in sorted(refused)
+    )

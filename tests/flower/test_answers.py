@@ -76,3 +76,13 @@ def test_a_training_with_a_liar_learns(tmp_path: Path) -> None:
         )
         accuracies.append(result.metrics["accuracy"])
     assert accuracies[0] >= accuracies[1] - 0.02
+
+
+def test_with_privacy_nobody_is_judged_by_the_models_of_others(tmp_path: Path) -> None:
+    """Whether an update is used must not depend on the data of others, even if it is a lie."""
+    nodes = grid(tmp_path)
+    nodes.apps[2] = lying(nodes.apps[2], "an update times 1000")
+    engine = engine_of(nodes, is_private=True)
+    outcome = engine.run_round(order(1, engine.first_weights(), probe=False, path=True))
+    assert outcome.report.present.all()
+    assert len(outcome.updates) == CLIENTS

@@ -278,3 +278,31 @@ def test_sketches_of_gradients() -> None:
     assert made.engine.client(0).settings.only_sketches
     with pytest.raises(JobError, match=r"there is no training\.probe_gradient 'half'"):
         build_training(load_training_job(overrides=["training.probe_gradient=half"]))
+
+
+PRIVATE = ("limits.epsilon=20", "limits.delta=0.1", "privacy={clip_norm=1, noise_multiplier=2}")
+
+
+def test_a_table_privacy_makes_a_mechanism() -> None:
+    made = build_training(job(*PRIVATE, "training.cohort=2"))
+    assert made.privacy is not None
+    assert made.privacy.expected_clients == 2
+    assert made.engine.privacy is None  # type: ignore[attr-defined]
+    at_nodes = build_training(job(*PRIVATE, "privacy.noise_at=node", "controller=fedavg"))
+    assert at_nodes.privacy is not None
+    assert at_nodes.engine.privacy == at_nodes.privacy.for_nodes()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        (["limits.epsilon=3"], "no table privacy"),
+        (["privacy.clip_norm=1"], r"limits\.delta"),
+        ([*PRIVATE, "limits.delta=0.4"], r"limits\.delta is 0\.4, but there are 3 clients"),
+        ([*PRIVATE, "privacy.noise_multiplier=none", "limits.rounds=none"], r"limits\.rounds"),
+        ([*PRIVATE, "controller=cooptfl"], "pilot"),
+    ],
+)
+def test_privacy_that_does_not_fit_is_refused(overrides: list[str], complaint: str) -> None:
+    with pytest.raises(JobError, match=complaint):
+        build_training(job(*overrides))

@@ -58,3 +58,15 @@ def test_rounds_are_at_most_those_that_fit() -> None:
     assert 1 <= fewer <= 10
     with pytest.raises(Infeasible, match="The smallest change: budget = 1"):
         plan_training_job(small_job("limits.budget=0.5"))
+
+
+def test_epsilon_limits_the_rounds_of_a_plan() -> None:
+    tables = ["limits.epsilon=10", "limits.delta=0.05"]
+    tables.append("privacy={clip_norm=1, noise_multiplier=2}")
+    job = load_training_job(overrides=tables)
+    planning = plan_training_job(job)
+    assert planning.limits.rounds is not None
+    assert planning.limits.rounds < 150
+    assert f"Epsilon allows {planning.limits.rounds} rounds." in planning.notes
+    with pytest.raises(JobError, match="omit --pilot"):
+        plan_training_job(job, pilot_rounds=2)

@@ -158,3 +158,8 @@ def test_files_that_are_no_jobs(job: Path) -> None:
         load_planning_job(job)
     with pytest.raises(JobError, match="cannot be read: Is a directory"):
         load_planning_job(job.parent)
+
+
+def test_epsilon_is_for_training_jobs(job: Path) -> None:
+    with pytest.raises(JobError, match=r"limits\.epsilon and limits\.delta are for training jobs"):
+        load_planning_job(job, ["limits.epsilon=3"])

@@ -18,6 +18,7 @@ from dynamite_fl.job.training import (
     load_training_job,
     resolve_tables,
 )
+from dynamite_fl.training.privacy import Privacy
 from dynamite_fl.training.server_optimizer import FedAdam
 
 LEAST: dict[str, Any] = {
@@ -152,3 +153,14 @@ def test_a_job_with_other_tables_leaves_the_first_as_it_was() -> None:
     assert other.controller_name == "fedavg"
     assert job.controller_name == DEFAULT_CONTROLLER
     assert other.folders == job.folders
+
+
+def test_the_table_privacy_gets_its_defaults() -> None:
+    assert load_training_job().privacy is None
+    job = load_training_job(overrides=["privacy.clip_norm=0.5"])
+    assert job.privacy == Privacy(clip_norm=0.5)
+    assert job.tables["privacy"] == {"clip_norm": 0.5, "noise_at": "server"}
+    with pytest.raises(JobError, match=r"privacy\.clip_norm"):
+        load_training_job(overrides=["privacy.clip_norm=-1"])
+    with pytest.raises(JobError, match="privacy has no key 'clip'"):
+        load_training_job(overrides=["privacy.clip=1"])

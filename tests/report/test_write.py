@@ -15,7 +15,7 @@ from dynamite_fl._cli.main import app
 from dynamite_fl.compare.contenders import contenders_of, fixed_contender, runs_of
 from dynamite_fl.compare.hindsight import FixedSetting
 from dynamite_fl.job.training import load_training_job
-from tests.report.runs import SHORT, play
+from tests.report.runs import SHORT, play, play_run
 
 _UNREADABLE = Path("/proc/self/mem")  # even for root, whom permissions do not stop
 
@@ -426,3 +426,14 @@ def test_a_name_cannot_be_markup(copy: Path) -> None:
     assert "<img src=x" not in text
     ticks = charts["chart-9"]["layout"]["yaxis"]["ticktext"]
     assert ticks[0].startswith("&lt;/script&gt;")
+
+
+def test_a_private_run_shows_its_epsilon(tmp_path: Path) -> None:
+    overrides = ["limits.epsilon=30", "limits.delta=0.05"]
+    overrides += ["privacy={clip_norm=1, noise_multiplier=2}", "controller=fedavg"]
+    run = play_run(tmp_path / "run", overrides)
+    markup, charts, notes = made(run, "--out", tmp_path / "a.html")
+    assert notes == []
+    assert "privacy loss, epsilon" in markup
+    assert "of 30.00, " in markup
+    assert '"epsilon"' in json.dumps(charts)

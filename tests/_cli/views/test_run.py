@@ -1,6 +1,7 @@
 """The summary of a training."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -14,9 +15,11 @@ from tests.training.records import record
 LIMITS = Limits(deadline=1000, budget=2000, cost_per_sample=0.01, cost_per_round=1, rounds=100)
 
 
-def summary_of(history: History, width: int, devices: tuple[str, ...] = ()) -> str:
+def summary_of(
+    history: History, width: int, devices: tuple[str, ...] = (), limits: Limits = LIMITS
+) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    show_summary(console, "fedavg, runs/a", history, LIMITS, "deadline", devices)
+    show_summary(console, "fedavg, runs/a", history, limits, "deadline", devices)
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
@@ -70,3 +73,14 @@ def test_a_summary_without_an_evaluation() -> None:
     assert "not evaluated yet" in text
     assert "nan" not in text
     assert "no round was played yet" in summary_of(History(), 80)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_summary_shows_epsilon_and_what_is_left_of_it(width: int) -> None:
+    history = History((record(1, accuracy=0.5, epsilon=1.5),))
+    limits = replace(LIMITS, epsilon=6.0, delta=0.001)
+    text = " ".join(summary_of(history, width, limits=limits).split())
+    for words in ("1.50 of 6.00", "25%", "delta 0.001", "4.50 of epsilon"):
+        assert words in text
+    assert "epsilon 1.50, no limit" in " ".join(summary_of(history, width).split())
+    assert "epsilon" not in summary_of(History((record(1, accuracy=0.5),)), width, limits=limits)
