@@ -73,7 +73,7 @@ class Case:
         seconds, cost, cost_per_round = FLEETS[self.fleet]
         more_seconds, more_cost = BOUNDS[self.bound]
         limits_for = self.limits_for or self.rounds
-        rate = "learning_rate = 0.01" if self.rate is None else f"learning_rate = {self.rate}"
+        rate = "" if self.rate is None else f"learning_rate = {self.rate}"
         stream = f'[stream]\npreset = "{self.stream}"\nscale = {self.rounds / 1200}\n'
         return f"""
 {self._devices}

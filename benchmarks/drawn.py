@@ -82,7 +82,6 @@ cost_per_round = {1 - computing:.3f}
 name = "dynamite-feedback"
 
 [training]
-learning_rate = 0.01
 evaluate_every = 20
 """
     overhead = 1000 * float(np.median(fleet["step_overhead"]))
