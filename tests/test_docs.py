@@ -240,3 +240,11 @@ def test_the_reference_is_complete(tmp_path: Path) -> None:
 
 def _text(document: str) -> str:
     return (ROOT / document).read_text()
+
+
+def test_the_page_on_threats_names_tests_that_exist() -> None:
+    named = [words for words, _ in quoted("docs/threats.md") if words.startswith("test_")]
+    assert len(named) > 20
+    tests = {name for file in (ROOT / "tests").rglob("test_*.py") for name in names_in(file)}
+    files = {file.name for file in (ROOT / "tests").rglob("test_*.py")}
+    assert set(named) <= tests | files

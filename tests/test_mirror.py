@@ -13,6 +13,7 @@ OTHER_TESTS = {
     "findings/test_estimates.py": "whole trainings: estimates and bounds on a known loss",
     "findings/test_streams.py": "whole trainings: what the paper finds about streams",
     "flower/test_example.py": "examples/flower and examples/flower_strategy",
+    "flower/test_lies.py": "whole trainings: real nodes of which one lies",
     "gallery/test_examples.py": "examples/, quickly",
     "gallery/test_mistakes.py": "ordinary mistakes in a task, in Python and as a command",
     "gallery/test_memory.py": "whole trainings: data that is larger than memory",

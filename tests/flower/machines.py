@@ -25,7 +25,8 @@ ENVIRONMENT = {
 class Machines:
     """Nodes ``device 1`` to ``device n``, with TLS and keys, and faults that they can have."""
 
-    def __init__(self, folder: Path, nodes: int) -> None:
+    def __init__(self, folder: Path, nodes: int, module: str = "tests.flower.node_process") -> None:
+        self.module = module
         self.folder = folder
         self.keys = folder / "keys"
         self.nodes = nodes
@@ -60,10 +61,9 @@ class Machines:
         """Start the node of a client, with its own keys or those in another folder."""
         server = f"127.0.0.1:{self.link.port}"
         folder = str(self.keys / (keys or self.name(client)))
-        module = "tests.flower.node_process"
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", module, server, str(client), str(self.folder), folder],
+                [sys.executable, "-m", self.module, server, str(client), str(self.folder), folder],
                 env={**ENVIRONMENT, "FLWR_HOME": str(self.folder / "flwr")},
                 stdout=log,
                 stderr=log,

@@ -57,6 +57,7 @@ from dynamite_fl.flower.wire import Malformed
 App = Callable[[Message, Context], Message]  # a ClientApp, or a function in its place
 
 _log = logging.getLogger(__name__)
+_identity = threading.Lock()
 _HEARTBEAT_SECONDS = 10.0  # the server drops a node after twice this time without a heartbeat
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.02, 0.25  # between two checks for a message
 _POLL_SHARE = 0.05  # of the time waited so far, so a message is found at most 5 % later
@@ -188,10 +189,13 @@ class _Connection:
         """Answer messages until the connection is over or the node is to leave."""
         idle_since = time.monotonic()
         while not self.over.is_set() and not self._leave.is_set():
+            asked_at = time.monotonic()
             message = self._receive()
             if message is None:
-                pause = _POLL_SHARE * (time.monotonic() - idle_since)
-                self._leave.wait(min(max(pause, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS))
+                now = time.monotonic()
+                if now - asked_at < _MAX_POLL_SECONDS:  # the server did not let it wait
+                    pause = _POLL_SHARE * (now - idle_since)
+                    self._leave.wait(min(max(pause, _MIN_POLL_SECONDS), _MAX_POLL_SECONDS))
                 continue
             began = time.monotonic()
             reply = self._reply(app, message)
@@ -240,7 +244,14 @@ class _Connection:
         return message
 
     def _reply(self, app: App, message: Message) -> Message:
-        """Return the app's reply, or an error message if the app fails."""
+        """Return the app's reply, or an error message if the app fails.
+
+        Flower has one identity in a process, so nodes that share a process take turns.
+        """
+        with _identity:
+            return self._reply_as_this_node(app, message)
+
+    def _reply_as_this_node(self, app: App, message: Message) -> Message:
         run_id = message.metadata.run_id
         TaskIdentity.task_id, TaskIdentity.run_id = run_id, run_id
         TaskIdentity.node_id = self._node.node_id

@@ -14,6 +14,7 @@ from typing import Any, Self, cast
 
 import uvicorn
 from fastapi import Depends, FastAPI
+from flwr.app import Message
 from flwr.common.constant import NOOP_ACCOUNT_NAME, NOOP_FLWR_AID, SUPERLINK_NODE_ID
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID, TaskType
@@ -38,6 +39,7 @@ from dynamite_fl.flower.auth import AuthMiddleware
 from dynamite_fl.flower.connections import connections_that_fit
 from dynamite_fl.flower.fleet_rules import FleetRules
 from dynamite_fl.flower.keys import ServerKeys
+from dynamite_fl.flower.waiting_room import WaitingRoom
 from dynamite_fl.flower.web_server import CountedProtocol, WebServer
 
 _SECONDS_TO_START = 20.0
@@ -81,7 +83,7 @@ class SuperLink:
             self._state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, key, 0): name
             for name, key in node_keys.items()
         }
-        self.rules = FleetRules(self._state)
+        self.rules, self._waiting_room = FleetRules(self._state), WaitingRoom(self._state)
         self.grid, self._task = self._start_run()
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -139,7 +141,9 @@ class SuperLink:
         )
         app.state.linkstate_factory = self._states
         app.state.enable_supernode_auth = keys is not None
-        app.include_router(fleet_router, dependencies=[Depends(self.rules)])
+        app.include_router(
+            fleet_router, dependencies=[Depends(self.rules), Depends(self._waiting_room)]
+        )
         return uvicorn.Config(
             app,
             http=CountedProtocol,
@@ -172,7 +176,7 @@ class SuperLink:
         TaskIdentity.task_id, TaskIdentity.run_id = task.task_id, run_id
         TaskIdentity.node_id = SUPERLINK_NODE_ID
         grid = ForgettingGrid(token="in-process")  # noqa: S106  it never leaves the process
-        grid.forget = self.rules.forget
+        grid.forget, grid.on_push = self.rules.forget, self._waiting_room.call
         grid.set_run(run)
         grid._client = cast(Any, _InProcessRuntime(state, task))
         return grid, task
@@ -183,9 +187,18 @@ class ForgettingGrid(HttpGrid):
 
     Attributes:
         forget: Removes the messages with these ids, and what came of their replies.
+        on_push: Called with the ids of nodes for which there are messages now.
     """
 
     forget: Callable[[Iterable[str]], None]
+    on_push: Callable[[Iterable[int]], None]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages, and wake the nodes that wait for them."""
+        sent = list(messages)
+        message_ids = super().push_messages(sent)
+        self.on_push(message.metadata.dst_node_id for message in sent)
+        return message_ids
 
 
 class _InProcessRuntime:

@@ -1,0 +1,61 @@
+"""Nodes that wait for a message: the server answers them when there is one.
+
+A node of Flower asks again and again whether there is a message for it. With many nodes, such
+questions are most of the server's work. Here a question waits at the server until there is a
+message for its node, for some seconds at most.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import Request
+from flwr.proto.fleet_pb2 import PullMessagesRequest
+
+WAIT_SECONDS = 2.0  # a node that leaves is noticed this late at most
+
+
+class WaitingRoom:
+    """The nodes that wait for a message; it is called with each request, before it is handled.
+
+    Args:
+        state: The state of the SuperLink.
+    """
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[int, asyncio.Event] = {}
+
+    async def __call__(self, request: Request) -> None:
+        """Let a node that asks for messages wait until there is one."""
+        content = getattr(request.state, "protobuf_request", None)
+        if not isinstance(content, PullMessagesRequest):
+            return
+        self._loop = asyncio.get_running_loop()
+        node_id = content.node.node_id
+        event = self._waiting.setdefault(node_id, asyncio.Event())
+        event.clear()
+        if not self._has_message(node_id):
+            try:
+                await asyncio.wait_for(event.wait(), WAIT_SECONDS)
+            except TimeoutError:
+                return
+
+    def call(self, node_ids: Iterable[int]) -> None:
+        """Wake nodes for which there are messages now; any thread may do this."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake, list(node_ids))
+
+    def _wake(self, node_ids: Iterable[int]) -> None:
+        for node_id in node_ids:
+            if (event := self._waiting.get(node_id)) is not None:
+                event.set()
+
+    def _has_message(self, node_id: int) -> bool:
+        state = self._state
+        with state.lock:
+            return any(
+                message.metadata.dst_node_id == node_id and message.metadata.delivered_at == ""
+                for message in state.message_ins_store.values()
+            )
