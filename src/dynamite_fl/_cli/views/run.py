@@ -64,6 +64,15 @@ def show_summary(
     rows.add_row("left over", _left_over(last, limits))
     rows.add_row("local steps", _range([record.local_steps for record in history]))
     rows.add_row("mean batch", _range([record.batch_mean for record in history]))
+    rates = [record.learning_rate for record in history if record.learning_rate is not None]
+    if rates:
+        rows.add_row("learning rate", _range([float(f"{rate:.3g}") for rate in rates]))
+    returns = [str(record.round) for record in history if record.returned]
+    if returns:
+        rows.add_row(
+            "returned",
+            f"to the last good model in round {', '.join(returns)}: a rate was too large",
+        )
     absent = sum(len(record.absent) for record in history)
     if absent:
         rows.add_row("absent", f"{count(absent, 'time')} a device was away or too late")
