@@ -108,6 +108,7 @@ ELSEWHERE = {
     "dynamite node": "tutorials/real-machines.md, together with its server",
     "dynamite experiment": "tests/_cli/test_experiment.py, on few rounds; they need datasets",
     "RAY_ADDRESS=": "how-to/ray.md, without a cluster",
+    "dynamite resume runs/from-python": "tests/_cli/test_resume.py, with a run made in Python",
     "dynamite watch": "tests/_cli, which ends it; it serves until Ctrl-C",
 }
 RUN_EXAMPLES = sorted(
@@ -169,7 +170,7 @@ def test_examples_of_help_run(line: str, prepared: Path) -> None:
 
     if "jq" in line and shutil.which("jq") is None:
         line = line.partition(" | ")[0]
-    if line.startswith("dynamite plan job.toml"):
+    if line.startswith("dynamite plan job.toml") and "--pilot" not in line:
         page = ROOT / "docs" / "plan.md"
         (job,) = (block.text for block in blocks(page) if block.language == "toml")
         (prepared / "job.toml").write_text(job)
@@ -178,6 +179,6 @@ def test_examples_of_help_run(line: str, prepared: Path) -> None:
     if line.startswith(("dynamite run", "dynamite compare", "dynamite cluster")):
         command, bar, rest = line.partition(" | ")
         line = f"{command} --set limits.rounds=3{bar}{rest}"
-    if line.startswith("dynamite run") and "--name" in line:
+    if line.startswith(("dynamite run", "dynamite compare")):
         line = line.replace("tuesday", "another")
     _run_in_shell(line, prepared)
