@@ -22,6 +22,7 @@ from dynamite_fl.simulation.fleets import FLEETS
 from dynamite_fl.task.datasets.load import NAMES as DATASETS
 from dynamite_fl.task.registry import MODELS
 from dynamite_fl.training.averaging import AVERAGINGS
+from dynamite_fl.training.privacy import Privacy
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.server_optimizer import SERVER_OPTIMIZERS
 
@@ -110,6 +111,9 @@ def job_page() -> str:
         "How the local models of a round are averaged. The default is `mean` in simulations and `clipped-mean` on real "
         "machines.\n",
         _classes(AVERAGINGS),
+        "## `[privacy]`\n",
+        "If this table is there, clients are protected by [differential privacy](../privacy.md).\n",
+        settings_table(Privacy),
         "## `[stream]`\n",
         "If this table is there, samples arrive over time. `preset` names one of the paper's streams; all other keys "
         "override it.\n",
