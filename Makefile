@@ -5,12 +5,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help run test test-all lint types bench bench-flower dist docs clean
+.PHONY: help run test test-all test-faults lint types bench bench-flower dist docs clean
 
 help:
 	@echo "make run       set up what a run needs, then train by the embedded job"
 	@echo "make test      set up everything, then lint, check types and run the tests"
 	@echo "make test-all  the same with the slow tests, and with more and random examples"
+	@echo "make test-faults  kills, damaged files, bad input, lies and load, with figures at the end"
 	@echo "make bench     measure the speed of planning, training and buffers"
 	@echo "make dist      build the wheel and the source archive, and try them in clean environments"
 	@echo "make docs      build the documentation as a site in docs/_build/html"
@@ -39,6 +40,10 @@ test: lint types
 
 test-all: lint types
 	HYPOTHESIS_PROFILE=thorough $(BIN)/pytest -n 2
+
+# All faults, slow or not; -n 2 would let load and kills disturb each other.
+test-faults: $(VENV)/.ready
+	$(BIN)/pytest -m faults tests
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check

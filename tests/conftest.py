@@ -1,5 +1,6 @@
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # their names, and their groups.
 _TOGETHER = {
     "tests/experiments/": "experiments",
+    "tests/faults/test_folders.py": "folders",
+    "tests/faults/test_kills.py": "kills",
     "tests/_cli/test_experiment.py": "experiments",
     "tests/findings/": "findings",
     "tests/gallery/test_examples.py": "gallery",
@@ -52,6 +55,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return nodeid
 
     return Groups(config, log)
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Return a function that shows a line at the end of all tests, from any process."""
+    return lambda text: record_property("figure", text)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reports = [each for kind in terminalreporter.stats.values() for each in kind]
+    properties = [pair for each in reports for pair in getattr(each, "user_properties", ())]
+    figures = dict.fromkeys(str(value) for key, value in properties if key == "figure")
+    if figures:
+        terminalreporter.section("figures")
+        for text in figures:
+            terminalreporter.write_line(text)
 
 
 @pytest.fixture(scope="session")

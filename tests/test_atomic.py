@@ -3,7 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from dynamite_fl._atomic import append_line, remove_leftovers, write_atomically
+from dynamite_fl._atomic import (
+    append_line,
+    remove_leftovers,
+    write_atomically,
+    write_bytes_atomically,
+)
+from dynamite_fl.errors import OutputError
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -54,3 +60,21 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
     (tmp_path / ".writing-1").write_text("a,")
     remove_leftovers(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_the_former_content_is_kept(tmp_path: Path) -> None:
+    path, former = tmp_path / "new", tmp_path / "former"
+    write_bytes_atomically(path, b"1", keep_as=former)
+    assert not former.exists()
+    for number in (b"2", b"3"):
+        write_bytes_atomically(path, number, keep_as=former)
+    assert (path.read_bytes(), former.read_bytes()) == (b"3", b"2")
+
+
+def test_a_pipe_that_nobody_reads_is_an_error(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for write in (write_atomically, append_line):
+        with pytest.raises(OutputError, match="cannot be written"):
+            write(tmp_path / "pipe", "words\n")
+        with pytest.raises(OutputError, match="cannot be written"):
+            write(tmp_path, "words\n")

@@ -17,7 +17,7 @@ SOURCE = Path(dynamite_fl.__file__).parent
 
 # What every package above these modules may use. Among themselves they have rules of their own.
 BASE = {"errors", "records", "reports", "_validate", "_atomic", "_random", "_csv", "_format"}
-BASE |= {"_json", "_leading_metric", "_traceback", "_extras"}
+BASE |= {"_json", "_leading_metric", "_regular", "_traceback", "_extras"}
 # What commands and ``train()`` show of a training. Rich is at home in it and in ``_cli``.
 VIEW = "_progress"
 # For every module or package at the top: what else of ours it may import. A longer name, such as
@@ -28,10 +28,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_format": set(),
     "_json": set(),
     "_leading_metric": set(),
+    "_regular": set(),
     "_traceback": set(),
     "_extras": {"errors"},
     "_validate": {"errors"},
-    "_csv": {"errors", "_validate"},
+    "_csv": {"errors", "_regular", "_validate"},
     "_load": {"errors", "_validate"},
     "_random": {"errors", "records"},
     "records": {"errors", "_validate"},

@@ -9,6 +9,9 @@ TESTS = Path(__file__).parent
 
 # Test files that belong to no source file, and what they test instead.
 OTHER_TESTS = {
+    "faults/test_folders.py": "run folders that were damaged",
+    "faults/test_jobs.py": "job files with wrong types and damaged text",
+    "faults/test_kills.py": "trainings that are killed",
     "findings/test_algorithms.py": "whole trainings: Algorithms 1 to 3, line by line",
     "findings/test_estimates.py": "whole trainings: estimates and bounds on a known loss",
     "findings/test_streams.py": "whole trainings: what the paper finds about streams",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dynamite_fl._validate import (
     LARGEST,
     SMALLEST,
+    check_folder_name,
     check_keys,
     check_name,
     check_number,
@@ -125,3 +126,18 @@ def test_keys_and_names_are_suggested() -> None:
     with pytest.raises(InvalidInput, match="there is no model 3: use one of svm"):
         check_name("model", 3, ["svm"])
     assert suggestion("deadlin", ["budget", "deadline"]) == "did you mean 'deadline'?"
+
+
+@pytest.mark.parametrize("values", ["1", True, ["1", 2], [1, True], [[1, 2]], {}, None, [None]])
+def test_a_column_has_numbers_only(values: Any) -> None:
+    """NumPy takes text and truth values for numbers."""
+    with pytest.raises(InvalidInput, match="x"):
+        column("x", values, 2)
+
+
+def test_names_of_folders() -> None:
+    for name in ("a", "a b", "...", "é", "a.b", "[/x]".replace("/", "")):
+        check_folder_name("--name", name)
+    for name in ("", ".", "..", "a/b", "a\\b", "a\0b", "\ud800", "x" * 201):
+        with pytest.raises(JobError, match=r"--name is .*: it must be the name of a folder"):
+            check_folder_name("--name", name)

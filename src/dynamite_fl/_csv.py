@@ -6,14 +6,24 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from dynamite_fl._regular import read_regular
 from dynamite_fl._validate import check_keys
 from dynamite_fl.errors import JobError
 
+_MOST_BYTES = 1_000_000_000  # more than the columns of ten million devices
 
-def read_text(path: Path) -> str:
-    """Read a text file in UTF-8, with or without the signature that spreadsheets write."""
+
+def read_text(path: Path, *, may_be_pipe: bool = False) -> str:
+    """Read a text file in UTF-8, with or without the signature that spreadsheets write.
+
+    Args:
+        path: The file.
+        may_be_pipe: Whether it may be a pipe, which a user names on the command line.
+    """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        if may_be_pipe and path.is_fifo():
+            return path.read_text(encoding="utf-8-sig")
+        return read_regular(path, _MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise JobError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

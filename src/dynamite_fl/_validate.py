@@ -20,6 +20,7 @@ IntArray = NDArray[np.int64]
 LARGEST, SMALLEST = 1e30, 1e-30
 _LARGEST_COUNT = 2**53  # the largest whole number up to which a double holds all
 
+_LONGEST_NAME = 200  # bytes; file systems have 255, and names get endings
 
 # Single numbers
 
@@ -177,10 +178,15 @@ def _broadcast(field: str, values: ArrayLike, n: int) -> FloatArray:
 
 
 def _floats(field: str, values: ArrayLike) -> FloatArray:
+    """Return numbers; text and truth values are none, although NumPy takes them for numbers."""
     try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"{field} must be a number for each client, or one for all") from None
+        given = np.asarray(values)
+        has_truth = isinstance(values, list | tuple) and any(isinstance(v, bool) for v in values)
+        if given.dtype.kind in "iuf" and not has_truth:
+            return given.astype(np.float64)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass
+    raise InvalidInput(f"{field} must be a number for each client, or one for all")
 
 
 # Names and keys
@@ -205,6 +211,20 @@ def check_keys(
     for key in needed:
         if table.get(key) is None:
             raise JobError(f"{table_name} lacks the key {key!r}")
+
+
+def check_folder_name(field: str, name: str) -> None:
+    """Refuse what is not the name of a folder, but perhaps the way to another one.
+
+    Example:
+        >>> check_folder_name("--name", "../x")
+        Traceback (most recent call last):
+        dynamite_fl.errors.JobError: --name is '../x': it must be the name of a folder, without a /
+    """
+    ways = name in ("", ".", "..") or any(letter in name for letter in "/\\")
+    if ways or not name.isprintable() or len(name.encode(errors="replace")) > _LONGEST_NAME:
+        shown = repr(name if len(name) <= _LONGEST_NAME else f"{name[:40]}...")
+        raise JobError(f"{field} is {shown}: it must be the name of a folder, without a /")
 
 
 def check_name(what: str, name: object, known: Collection[str]) -> None:

@@ -119,6 +119,6 @@ def test_a_run_that_fails_does_not_stop_the_rest(copy: Path) -> None:
     (broken / "history.jsonl").write_text("")
     code, text, error = experiment("optimal-tau", "--scale", "smoke", "--runs", copy, "--json")
     assert code == 1
-    assert f"{broken.name} failed: it ended before its first round" in error
+    assert f"{broken.name} failed: {broken / 'history.jsonl'} is damaged" in error
     summary = json.loads(text)
     assert (summary["finished_runs"], summary["runs"]) == (5, 6)

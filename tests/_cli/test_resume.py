@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from dynamite_fl import _atomic
-from dynamite_fl.training import session
+from dynamite_fl.training import history_file, session
 from dynamite_fl.training.folder_lock import FolderLock
 from dynamite_fl.training.history import read_history
 from tests._cli.commands import invoke
@@ -39,7 +39,7 @@ def run_until(how: signal.Signals, seconds: float, *words: str | Path) -> None:
         return whole(*arguments, **{**settings, "seconds_between_checkpoints": seconds})
 
     with (
-        patch.object(session, "append_line", append_and_signal),
+        patch.object(history_file, "append_line", append_and_signal),
         patch.object(session, "Session", quick_session),
     ):
         main(*words)
@@ -115,7 +115,7 @@ def test_two_commands_at_once_are_not_possible(tmp_path: Path) -> None:
             assert len(result.stderr.splitlines()) == 1
     resumed = invoke("resume", folder)
     assert resumed.exit_code == 0, resumed.stderr
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert {name: (folder / name).read_bytes() for name in before} == before
 
 
 def test_a_comparison_is_not_possible_twice_at_once(tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
 """``dynamite run``."""
 
+import errno
 import json
 import re
 import resource
 import tomllib
+from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from click.testing import Result
 
+from dynamite_fl import _atomic
 from dynamite_fl.training.history import read_history
 from dynamite_fl.training.server_optimizer import SERVER_OPTIMIZERS, make_server, server_table
 from tests._cli.commands import dynamite, invoke
@@ -196,3 +200,79 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_written(tmp_path: Path) -> 
     assert "File too large" in (tmp_path / "output.txt").read_text()
     assert not (tmp_path / "a" / "checkpoint.safetensors").exists()
     assert not list((tmp_path / "a").glob(".writing-*"))
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "serve", "cluster", "node"])
+@pytest.mark.parametrize("name", ["../x", "..", "a/b", "/tmp/x", "a" * 300, "a\nb"])  # noqa: S108
+def test_a_name_does_not_lead_out_of_the_folder_of_runs(
+    tmp_path: Path, command: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    result = invoke(command, "--name", name)
+    assert result.exit_code == 2
+    assert "it must be the name of a folder" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert [path.name for path in tmp_path.rglob("*")] == ["here"]
+
+
+def test_a_name_is_no_markup(tmp_path: Path) -> None:
+    folder = trained(tmp_path, name="[bold]x")
+    assert "[bold]x" in invoke("show", folder).stdout
+    folder = trained(tmp_path, name="[oops]")
+    (folder / "history.jsonl").write_text("")
+    for name in ("ended.txt", "checkpoint.safetensors"):
+        (folder / name).unlink()
+    assert "[oops]: no round was played yet" in invoke("show", folder).stdout.replace("\n", "")
+
+
+@pytest.mark.parametrize("file", ["run.json", "job.toml", "history.jsonl"])
+def test_a_full_disk_at_the_start_leaves_nothing_in_the_way(
+    tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("run", "--runs", tmp_path, "--name", "a", *SHORT)
+    writes = count()
+
+    def write_until_full(file_object: BinaryIO, content: bytes) -> None:
+        if next(writes) >= ["run.json", "job.toml", "history.jsonl"].index(file):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_out(file_object, content)
+
+    write_out = _atomic.write_out
+    with monkeypatch.context() as full:
+        full.setattr(_atomic, "write_out", write_until_full)
+        result = invoke(*words)
+    assert result.exit_code == 2
+    assert f"{file} cannot be written: No space left on device" in result.stderr
+    if file == "history.jsonl":
+        assert invoke("resume", tmp_path / "a").exit_code == 0
+    else:
+        assert not (tmp_path / "a").exists()
+        assert invoke(*words).exit_code == 0
+
+
+def test_a_run_that_was_killed_before_it_began_can_begin(tmp_path: Path) -> None:
+    """A kill leaves the folder, the run's identity, its lock and a file that is not whole."""
+    (tmp_path / "a").mkdir()
+    for name in ("run.json", ".lock", ".writing-x"):
+        (tmp_path / "a" / name).write_text("half")
+    trained(tmp_path)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "photo.jpg").touch()
+    result = invoke("run", "--runs", tmp_path, "--name", "b", *SHORT)
+    assert result.exit_code == 2
+    assert "exists already" in result.stderr
+
+
+def test_a_changed_job_is_noticed(tmp_path: Path) -> None:
+    """The number of workers may be changed, as it changes no result."""
+    folder = trained(tmp_path)
+    job = folder / "job.toml"
+    text = job.read_text()
+    job.write_text(text.replace("workers = 1", "workers = 2"))
+    assert invoke("show", folder).exit_code == 0
+    job.write_text(text.replace("seed = 0", "seed = 1"))
+    for command in ("show", "resume"):
+        result = invoke(command, folder)
+        assert result.exit_code == 2
+        assert "job.toml was changed after the run began" in result.stderr

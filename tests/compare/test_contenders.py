@@ -17,8 +17,10 @@ from dynamite_fl.compare.summary import RunResult
 from dynamite_fl.control.registry import CONTROLLERS, make_controller
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.job.training import load_training_job
+from dynamite_fl.training.history_file import HistoryFile
+from dynamite_fl.training.identity import Identity
 from dynamite_fl.training.round_record import RoundRecord
-from dynamite_fl.training.run_folder import Identity, RunFolder
+from dynamite_fl.training.run_folder import RunFolder
 from tests.regressions import RMSE
 from tests.training.records import record
 
@@ -80,8 +82,11 @@ def finished_run(path: Path, *records: RoundRecord) -> Run:
     """Return a run that is judged by its root mean square error."""
     folder = RunFolder(path)
     folder.begin("", Identity({}, leading_metric=RMSE))
-    folder.history.write_text("".join(record.to_line() for record in records))
-    folder.ended.write_text("rounds\n")
+    folder.history.touch()
+    file = HistoryFile(folder)
+    for each in records:
+        file.append(each)
+    folder.write_end("rounds", file.last_check)
     return Run("fedavg", 0, path, load_training_job())
 
 

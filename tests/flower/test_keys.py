@@ -18,10 +18,18 @@ def test_keys_are_made_once_and_only_their_owner_can_read_them(tmp_path: Path) -
     assert sorted(read_server_keys(tmp_path / "server").node_keys) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("name", ["server", "../x", "a/b", "a\nb"])
-def test_names_that_no_node_can_have(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["server", "Server", "ca.key", "ca.pem"])
+def test_names_that_are_taken(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInput, match="cannot be a node's name"):
         make_keys(tmp_path, [], [name])
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a\\b", "a\nb", "a" * 300])
+def test_names_that_no_node_can_have(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "keys"
+    with pytest.raises(InvalidInput, match=r"a node's name is .*it must be the name of a folder"):
+        make_keys(folder, [], [name])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_folders_without_keys(tmp_path: Path) -> None:

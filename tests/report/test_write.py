@@ -1,8 +1,10 @@
 """Reports as ``dynamite report`` writes them."""
 
 import json
+import os
 import re
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from dynamite_fl._cli.main import app
 from dynamite_fl.compare.contenders import contenders_of, fixed_contender, runs_of
 from dynamite_fl.compare.hindsight import FixedSetting
 from dynamite_fl.job.training import load_training_job
+from dynamite_fl.training.history_file import HistoryFile
+from dynamite_fl.training.round_record import parse_line
+from dynamite_fl.training.run_folder import RunFolder
 from tests.report.runs import SHORT, play, play_run
 
 _UNREADABLE = Path("/proc/self/mem")  # even for root, whom permissions do not stop
@@ -73,6 +78,18 @@ def test_a_run_has_all_its_charts(runs: Path, tmp_path: Path) -> None:
     assert "camera-3" in markup
     job = (runs / "plain/job.toml").read_text()
     assert job.replace('"', "&quot;") in markup
+
+
+def rewrite(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Write another history, as if the training had gone another way."""
+    folder.history.unlink()
+    folder.checkpoint.unlink()
+    file = HistoryFile(folder)
+    for line in lines:
+        record = parse_line(json.dumps(line))
+        assert record is not None
+        file.append(record)
+    folder.write_end(folder.stopped_by() or "", file.last_check)
 
 
 def lines_of(run: Path) -> list[dict[str, Any]]:
@@ -151,10 +168,9 @@ def test_a_run_that_diverged_is_shown_but_has_no_result(runs: Path, tmp_path: Pa
     both = tmp_path / "both"
     for name in ("fedavg-0", "dynamite-0"):
         shutil.copytree(runs / "errors" / name, both / name)
-    history = both / "dynamite-0" / "history.jsonl"
     *lines, last = lines_of(both / "dynamite-0")
     last["metrics"], last["loss"] = {"rmse": None, "mae": None}, None
-    history.write_text("".join(json.dumps(line) + "\n" for line in [*lines, last]))
+    rewrite(RunFolder(both / "dynamite-0"), [*lines, last])
     markup, _, _ = made(both)
     assert "</i>dynamite</td>" not in markup
     assert '<td class="name">dynamite-0</td><td>not a number</td>' in markup
@@ -278,15 +294,18 @@ def test_a_history_cut_off_in_a_line_is_shown_to_there(copy: Path) -> None:
 
 
 def test_a_history_of_an_older_version_is_shown(copy: Path, runs: Path) -> None:
-    """Its lines have an accuracy, and its run says nothing about metrics."""
+    """Its lines have an accuracy, its run says nothing about metrics, and nothing has checks."""
     history, identity = copy / "history.jsonl", copy / "run.json"
     lines = lines_of(copy)
+    (copy / "checkpoint.safetensors").unlink()
+    (copy / "ended.txt").write_text((copy / "ended.txt").read_text().splitlines()[0] + "\n")
     for line in lines:
+        del line["check"]
         line["accuracy"] = (line.pop("metrics") or {"accuracy": None})["accuracy"]
     history.write_text("".join(json.dumps(line) + "\n" for line in lines))
     saved = json.loads(identity.read_text())
-    del saved["leading_metric"]
-    identity.write_text(json.dumps(saved))
+    del saved["leading_metric"], saved["job"], saved["check"]
+    identity.write_text(json.dumps({**saved, "format": 2}))
     _, charts, notes = made(copy)
     assert notes == []
     _, expected, _ = made(runs / "plain", "--out", copy / "new.html")
@@ -302,7 +321,8 @@ def test_a_run_whose_identity_is_damaged_is_shown_with_a_note(copy: Path) -> Non
 
 def test_a_run_before_its_first_round_shows_its_job(copy: Path) -> None:
     (copy / "history.jsonl").write_text("")
-    (copy / "ended.txt").unlink()
+    for name in ("ended.txt", "checkpoint.safetensors"):
+        (copy / name).unlink()
     markup, charts, notes = made(copy)
     assert "before its first round" in notes[0]
     assert charts == {}
@@ -437,3 +457,45 @@ def test_a_private_run_shows_its_epsilon(tmp_path: Path) -> None:
     assert "privacy loss, epsilon" in markup
     assert "of 30.00, " in markup
     assert '"epsilon"' in json.dumps(charts)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "/dev/zero", "folder", "hole"])
+def test_a_hostile_folder_neither_hangs_nor_fills_the_memory(copy: Path, kind: str) -> None:
+    """Each file in turn is none; what can be shown is shown."""
+    for name in ("run.json", "nodes.json", "job.toml", "ended.txt", "checkpoint.safetensors"):
+        file = copy / name
+        before = file.read_bytes() if file.exists() else None
+        file.unlink(missing_ok=True)
+        if kind == "pipe":
+            os.mkfifo(file)
+        elif kind == "folder":
+            file.mkdir()
+        elif kind == "hole":
+            file.touch()
+            os.truncate(file, 1 << 40)
+        else:
+            file.symlink_to(kind)
+        made(copy, "--out", copy / "new.html")
+        file.rmdir() if kind == "folder" else file.unlink()
+        if before is not None:
+            file.write_bytes(before)
+
+
+def test_devices_of_a_job_are_not_read_from_a_pipe(copy: Path) -> None:
+    os.mkfifo(copy / "devices.csv")
+    job = (copy / "job.toml").read_text()
+    table = job[job.index("[devices]") :]
+    table = table[: table.index("\n\n")]
+    (copy / "job.toml").write_text('devices = "devices.csv"\n' + job.replace(table, ""))
+    _, _, notes = made(copy)
+    assert "devices.csv cannot be read: it is not a regular file" in notes[0]
+
+
+def test_a_link_is_not_followed_when_the_report_is_written(copy: Path, tmp_path: Path) -> None:
+    """Who made the folder might have chosen any file of ours."""
+    (tmp_path / "precious").write_text("mine")
+    (copy / "report.html").symlink_to(tmp_path / "precious")
+    result = report(copy)
+    assert result.exit_code == 2
+    assert "is a link" in result.stderr
+    assert (tmp_path / "precious").read_text() == "mine"

@@ -233,7 +233,7 @@ def test_workers_change_no_bit_of_a_stream(
         with given.engine:  # type: ignore[attr-defined]
             for progress, _ in rounds(given, begin(given)):
                 last = progress
-            save(given, folder, last)
+            save(given, folder, last, last_check="")
             states = sorted(given.engine.states.items())
             buffers = {i: state.buffer for i, state in states}
         rows = {i: each.rows.tolist() for i, each in buffers.items() if each is not None}

@@ -11,12 +11,13 @@ from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl.errors import MissingExtra, RunFolderError
 from dynamite_fl.training.history import (
     History,
-    keep_first_rounds,
     read_history,
     recover_history,
 )
+from dynamite_fl.training.history_file import HistoryFile
+from dynamite_fl.training.identity import Identity
 from dynamite_fl.training.round_record import RoundRecord
-from dynamite_fl.training.run_folder import Identity, RunFolder
+from dynamite_fl.training.run_folder import RunFolder
 from tests.processes import run_python
 from tests.training.records import record
 
@@ -40,9 +41,10 @@ ERRORS = History(
 
 
 def written(folder: Path, *records: RoundRecord) -> Path:
-    file = folder / "history.jsonl"
-    file.write_text("".join(record.to_line() for record in records))
-    return file
+    file = HistoryFile(RunFolder(folder))
+    for each in records:
+        file.append(each)
+    return folder / "history.jsonl"
 
 
 def test_figures_by_hand() -> None:
@@ -150,7 +152,9 @@ def test_a_sound_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_the_leading_metric_is_that_of_the_run(tmp_path: Path) -> None:
     file = written(tmp_path, *ERRORS)
     assert read_history(file).leading_metric == ACCURACY  # of a file that is alone
+    file.unlink()
     RunFolder(tmp_path).begin("", Identity({}, leading_metric=RMSE))
+    file = written(tmp_path, *ERRORS)
     assert read_history(file) == ERRORS
     assert recover_history(file).history == ERRORS
 
@@ -189,12 +193,30 @@ def test_damaged_lines_are_refused_or_left_out_and_counted(tmp_path: Path) -> No
         read_history(file)
 
 
-def test_first_rounds_are_kept_to_the_byte(tmp_path: Path) -> None:
+def test_lines_that_do_not_fit_are_refused_or_left_out(tmp_path: Path) -> None:
+    """Of a line that stands twice, the second one does not follow the one before it."""
+    RunFolder(tmp_path).begin("", Identity({}))
     file = written(tmp_path, *RECORDS)
-    before = file.read_bytes()
-    keep_first_rounds(file, 2)
-    assert read_history(file) == History(RECORDS[:2])
-    assert before.startswith(file.read_bytes())
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([*lines[:2], *lines[1:]]))
+    with pytest.raises(RunFolderError, match="line 3 was changed or doubled"):
+        read_history(file)
+    recovered = recover_history(file)
+    assert recovered.history == History(RECORDS)
+    (problem,) = recovered.problems
+    assert problem == (
+        "1 of the 5 lines of the history was changed or doubled, or is of another run, and is "
+        "left out: line 3"
+    )
+
+
+def test_a_history_of_an_older_version_has_no_checks(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.identity.write_text('{"data": {}, "folders": [], "format": 2, "version": "0.0"}')
+    folder.history.write_text("".join(record.to_line() for record in RECORDS))
+    folder.ended.write_text("budget\n")
+    assert read_history(folder.history) == History(RECORDS)
+    assert recover_history(folder.history).problems == ()
 
 
 def test_a_history_is_read_without_numpy_and_torch(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl.errors import RunFolderError
-from dynamite_fl.training.run_folder import FORMAT, Identity, RunFolder
+from dynamite_fl.training.identity import FORMAT, Identity
+from dynamite_fl.training.run_folder import RunFolder
 
 DATA = {"training data": "1", "test data": "2", "model": "3"}
 RMSE = LeadingMetric("rmse", higher_is_better=False)
@@ -38,8 +39,10 @@ def test_a_folder_without_a_job_is_not_a_run(folder: RunFolder) -> None:
 
 def test_what_ended_a_run(folder: RunFolder) -> None:
     assert folder.stopped_by() is None
-    folder.ended.write_text("budget\n")
+    folder.write_end("budget", last_check="1f")
     assert folder.is_finished
+    assert folder.ends_with("1f")
+    assert not folder.ends_with("2f")
     assert folder.stopped_by() == "budget"
 
 
@@ -56,21 +59,18 @@ def test_another_leading_metric_is_refused(folder: RunFolder) -> None:
         folder.check_same_metric(LeadingMetric("rmse", higher_is_better=True))
 
 
-def test_a_run_from_before_there_were_metrics_is_judged_by_its_accuracy(folder: RunFolder) -> None:
-    saved = json.loads(folder.identity.read_text())
-    del saved["leading_metric"]
-    folder.identity.write_text(json.dumps(saved))
-    assert folder.leading_metric() == folder.read_identity().leading_metric == ACCURACY
+def test_a_folder_without_an_identity_is_judged_by_its_accuracy(folder: RunFolder) -> None:
     folder.identity.unlink()
     assert folder.leading_metric() == ACCURACY
+    assert folder.first_check() is None
 
 
 @pytest.mark.parametrize(
     "metric", ["rmse", None, {"name": "rmse"}, {"name": 3, "higher_is_better": False}]
 )
 def test_a_damaged_leading_metric_is_refused(folder: RunFolder, metric: object) -> None:
-    saved = json.loads(folder.identity.read_text())
-    folder.identity.write_text(json.dumps({**saved, "leading_metric": metric}))
+    older = {"data": {}, "folders": [], "format": 2, "leading_metric": metric}
+    folder.identity.write_text(json.dumps(older))
     for read in (folder.leading_metric, folder.read_identity):
         with pytest.raises(RunFolderError, match=r"run\.json is damaged"):
             read()
@@ -80,6 +80,14 @@ def test_a_run_of_an_older_version_is_refused(folder: RunFolder) -> None:
     folder.identity.unlink()
     with pytest.raises(RunFolderError, match=r"has no run\.json: an older version"):
         folder.read_identity()
+
+
+def test_a_run_of_the_format_before_is_read_but_not_gone_on_with(folder: RunFolder) -> None:
+    older = {"data": {}, "folders": [], "format": 2, "version": "0.0"}
+    folder.identity.write_text(json.dumps(older))
+    assert folder.read_identity().format == 2
+    with pytest.raises(RunFolderError, match=r"begun by dynamite 0\.0, .* format 2"):
+        folder.check_can_go_on()
 
 
 def test_a_run_of_another_format_names_the_version_that_can_go_on(folder: RunFolder) -> None:

@@ -15,7 +15,7 @@ from dynamite_fl.training.history import read_history
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
-from tests.faults import MOMENTS, killed_at_write, same_files
+from tests.faults.kills import MOMENTS, killed_at_write, same_files
 from tests.trainings import digits, training
 
 

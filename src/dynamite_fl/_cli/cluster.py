@@ -7,7 +7,7 @@ import typer
 
 from dynamite_fl._cli.app import app
 from dynamite_fl._cli.errors import errors
-from dynamite_fl._cli.options import DataDir, JobFile, LastLine, Overrides, Runs
+from dynamite_fl._cli.options import DataDir, JobFile, LastLine, Overrides, Runs, run_path
 from dynamite_fl._cli.serve import (
     MinNodes,
     RunName,
@@ -63,7 +63,7 @@ def cluster(
         from dynamite_fl._cli.train import open_view
         from dynamite_fl.training.run_folder import RunFolder
 
-        folder = RunFolder(runs / name)
+        folder = RunFolder(run_path(runs, name))
         with sigterm_as_interrupt(), open_view(folder, as_json) as view:
             from dynamite_fl.flower.cluster import node_names, started_nodes
             from dynamite_fl.flower.serve import open_job, open_superlink

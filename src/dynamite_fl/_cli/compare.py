@@ -8,7 +8,7 @@ import typer
 
 from dynamite_fl._cli.app import app
 from dynamite_fl._cli.errors import FAILED, INTERRUPTED, errors
-from dynamite_fl._cli.options import DataDir, JobFile, Json, Overrides, Runs
+from dynamite_fl._cli.options import DataDir, JobFile, Json, Overrides, Runs, run_path
 
 if TYPE_CHECKING:
     from dynamite_fl.compare.comparison import ComparisonRequest
@@ -111,7 +111,7 @@ def compare(
     from dynamite_fl.job.runs import load_job_file
 
     with errors(as_json):
-        folder = runs / (name or datetime.now().strftime("compare-%Y-%m-%d-%H%M%S"))
+        folder = run_path(runs, name or f"{datetime.now():compare-%Y-%m-%d-%H%M%S}")
         loaded = load_job_file(job, overrides or [])
         typer.echo(f"Comparing in {folder}", err=True)
 

@@ -65,9 +65,12 @@ def node(
     with errors(as_json=False, extra="flower"):
         import threading
 
+        from dynamite_fl._validate import check_folder_name
         from dynamite_fl.flower.join import NodeOptions, join, leave_at_end_of_input
         from dynamite_fl.job.runs import load_job_file
 
+        if state is None:
+            check_folder_name("--name", name)
         _log_to_stderr()
         leave = threading.Event()
         if until_eof:

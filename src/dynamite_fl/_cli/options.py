@@ -33,6 +33,16 @@ Engine = Annotated[
         "$RAY_ADDRESS. Without $RAY_ADDRESS, Ray is started on this machine."
     ),
 ]
+
+
+def run_path(runs: Path, name: str) -> Path:
+    """Return the folder of a run; refuse a name that leads out of the folder of runs."""
+    from dynamite_fl._validate import check_folder_name  # only now, since it loads NumPy
+
+    check_folder_name("--name", name)
+    return runs / name
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 LastLine = Annotated[
     bool, typer.Option("--json", help="Print the last line of the history as JSON.")

@@ -6,7 +6,16 @@ import typer
 
 from dynamite_fl._cli.app import app
 from dynamite_fl._cli.errors import errors
-from dynamite_fl._cli.options import DataDir, Engine, JobFile, LastLine, Name, Overrides, Runs
+from dynamite_fl._cli.options import (
+    DataDir,
+    Engine,
+    JobFile,
+    LastLine,
+    Name,
+    Overrides,
+    Runs,
+    run_path,
+)
 from dynamite_fl.errors import RunFolderError
 
 _HELP = """
@@ -54,8 +63,8 @@ def run(
     from dynamite_fl.training.run_folder import RunFolder
 
     with errors(as_json):
-        folder = RunFolder(runs / (name or datetime.now().strftime("%Y-%m-%d-%H%M%S")))
-        if folder.path.exists():
+        folder = RunFolder(run_path(runs, name or f"{datetime.now():%Y-%m-%d-%H%M%S}"))
+        if not folder.is_free:
             raise RunFolderError(
                 f"{folder.path} exists already: choose another --name, or go on with "
                 f"dynamite resume {folder.path}"

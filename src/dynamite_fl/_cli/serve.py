@@ -10,7 +10,7 @@ import typer
 
 from dynamite_fl._cli.app import app
 from dynamite_fl._cli.errors import errors
-from dynamite_fl._cli.options import DataDir, JobFile, LastLine, Overrides, Runs
+from dynamite_fl._cli.options import DataDir, JobFile, LastLine, Overrides, Runs, run_path
 
 if TYPE_CHECKING:
     from dynamite_fl._progress import RunView
@@ -68,7 +68,7 @@ def serve(
         from dynamite_fl._cli.train import open_view
         from dynamite_fl.training.run_folder import RunFolder
 
-        folder = RunFolder(runs / name)
+        folder = RunFolder(run_path(runs, name))
         with sigterm_as_interrupt(), open_view(folder, as_json) as view:
             from dynamite_fl.flower.keys import read_server_keys
             from dynamite_fl.flower.serve import open_job, open_superlink

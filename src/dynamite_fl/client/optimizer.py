@@ -100,7 +100,7 @@ class Optimizer:
             kind = getattr(torch.optim, self.name)
             try:
                 return kind(parameters, lr=learning_rate, **self.options)  # type: ignore[no-any-return]
-            except (TypeError, ValueError) as error:
+            except Exception as error:  # torch checks options in many ways
                 raise InvalidInput(f"optimizer {self.name} cannot be made: {error}") from None
         with user_code("the optimizer's function, called with weights and learning rate,"):
             made = self.name(parameters, learning_rate)
@@ -137,11 +137,12 @@ class Optimizer:
 
     def _check_options(self) -> None:
         """Refuse options that torch's class does not take, before the first round."""
-        taken = list(inspect.signature(getattr(torch.optim, str(self.name))).parameters)
-        for option in self.options:
+        taken = inspect.signature(getattr(torch.optim, str(self.name))).parameters
+        for option, value in self.options.items():
             if option == "lr":
                 raise InvalidInput("optimizer.lr is not used: set training.learning_rate")
-            check_name(f"option of {self.name}", option, taken[1:])
+            check_name(f"option of {self.name}", option, list(taken)[1:])
+            _check_option(option, value, taken[option].default)
         weight = nn.Parameter(torch.zeros(1, 1))
         weight.grad = torch.ones(1, 1)
         optimizer = self.make([weight], 0.1)
@@ -149,6 +150,24 @@ class Optimizer:
             optimizer.step()
         except Exception as error:  # options that only some devices have, or that no step can have
             raise InvalidInput(f"optimizer {self.name} cannot take a step: {error}") from None
+
+
+def _check_option(name: str, value: object, default: object) -> None:
+    """Refuse a value of another type than the option's default; torch takes true for 1."""
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise InvalidInput(f"optimizer.{name} is {value!r}: use true or false")
+    elif isinstance(default, int | float):
+        if not _is_number(value):
+            raise InvalidInput(f"optimizer.{name} is {value!r}: it must be a number")
+    elif isinstance(default, tuple):
+        given = list(value) if isinstance(value, list | tuple) else []
+        if len(given) != len(default) or not all(v is None or _is_number(v) for v in given):
+            raise InvalidInput(f"optimizer.{name} is {value!r}: give {len(default)} numbers")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Tensor) and not isinstance(value, bool)
 
 
 def _class_name(name: str) -> str:

@@ -11,7 +11,7 @@ from dynamite_fl.compare.hindsight import FixedSetting
 from dynamite_fl.compare.names import SERVERS, ContenderName
 from dynamite_fl.compare.summary import FEDAVG, RunResult
 from dynamite_fl.control.registry import CONTROLLERS, make_controller
-from dynamite_fl.errors import JobError
+from dynamite_fl.errors import JobError, RunFolderError
 from dynamite_fl.job.runs import check_same_job
 from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.stream.buffer import POLICIES
@@ -212,7 +212,10 @@ def result_of(run: Run) -> RunResult | NoResult:
     folder = RunFolder(run.path)
     if folder.diverged.is_file() and not folder.is_finished:
         return NoResult(folder.diverged.read_text(encoding="utf-8").strip(), has_diverged=True)
-    history = read_history(folder.history)
+    try:
+        history, ended = read_history(folder.history), folder.stopped_by() or "unknown"
+    except RunFolderError as error:
+        return NoResult(str(error))
     if not history:
         return NoResult("it ended before its first round")
     if not history.final_metrics:
@@ -220,5 +223,4 @@ def result_of(run: Run) -> RunResult | NoResult:
     if math.isnan(history.final):
         label = metric_label(history.leading_metric.name)
         return NoResult(f"its {label} is not a number at the end", has_diverged=True)
-    ended = folder.stopped_by() or "unknown"
     return RunResult(run.contender, run.seed, run.path, ended, history)

@@ -25,9 +25,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from dynamite_fl._atomic import write_bytes_atomically
+from dynamite_fl._validate import check_folder_name
 from dynamite_fl.errors import InvalidInput
 
 SERVER = "server"  # the name of the server's folder, which no node may have
+_TAKEN = (SERVER, "ca.key", "ca.pem")  # what is beside the nodes' folders
 _YEARS_VALID = 3
 
 
@@ -75,11 +77,9 @@ def make_keys(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) -> list[
         InvalidInput: A name cannot be used.
     """
     for name in nodes:
-        if name == SERVER or not name.isprintable() or Path(name).name != name:
-            raise InvalidInput(
-                f"{name!r} cannot be a node's name: it must be the name of a folder, "
-                f"and not {SERVER!r}"
-            )
+        check_folder_name("a node's name", name)
+        if name.casefold() in _TAKEN:  # some file systems do not tell Server from server
+            raise InvalidInput(f"{name!r} cannot be a node's name: {', '.join(_TAKEN)} are taken")
     server = folder / SERVER
     (server / "nodes").mkdir(parents=True, exist_ok=True)
     authority = _authority(folder)

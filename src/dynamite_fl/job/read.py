@@ -106,10 +106,12 @@ def _read_toml(path: Path | None, embedded: str) -> Tables:
     if path is None:
         text = (resources.files("dynamite_fl.job") / embedded).read_text(encoding="utf-8")
     else:
-        text = read_text(path)
+        text = read_text(path, may_be_pipe=True)
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise JobError(f"{path} is not valid: its lists or tables are nested too deeply") from None
+    except ValueError as error:  # also of numbers with too many digits
         raise JobError(f"{path} is not valid TOML: {error}") from None
 
 
@@ -138,7 +140,7 @@ def _parsed(text: str) -> Any:
         return None
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return text
 
 

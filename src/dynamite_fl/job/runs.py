@@ -1,16 +1,20 @@
 """A run folder and its job: begin a run in a folder, or check that it holds the same run."""
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dynamite_fl._csv import read_text
 from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl.errors import JobError, RunFolderError
 from dynamite_fl.job.read import differences, to_toml
 from dynamite_fl.job.training import TrainingJob, load_training_job
-from dynamite_fl.training.run_folder import Identity, RunFolder
+from dynamite_fl.training.identity import Identity
+from dynamite_fl.training.line_checks import digest
+from dynamite_fl.training.run_folder import RunFolder
 
 # Keys of the table ``training`` that do not change the result, so they may differ in a resume.
 _WITHOUT_EFFECT = ("workers", "track")
@@ -36,8 +40,11 @@ def open_run(
     """
     if not folder.has_rounds:  # a run that trained nothing may be begun anew with another job
         module_folders = tuple(str(path) for path in job.folders)
-        folder.begin(to_toml(job.tables), Identity(data, module_folders, leading_metric))
+        text = to_toml(job.tables)
+        identity = Identity(data, module_folders, leading_metric, job_digest(tomllib.loads(text)))
+        folder.begin(text, identity)
         return
+    folder.check_can_go_on()
     check_same_job(folder, job)
     folder.check_same_data(data)
     folder.check_same_metric(leading_metric)
@@ -83,9 +90,25 @@ def load_run(folder: RunFolder) -> TrainingJob:
     folder.require_run()
     identity = folder.read_identity()
     try:
-        return load_training_job(folder.job, folders=[Path(path) for path in identity.folders])
+        job = load_training_job(folder.job, folders=[Path(path) for path in identity.folders])
+        changed = identity.job and identity.job != job_digest(tomllib.loads(read_text(folder.job)))
     except JobError as error:
         raise RunFolderError(f"{folder.job} cannot be used: {error}") from None
+    if changed:
+        raise RunFolderError(
+            f"{folder.job} was changed after the run began: copy it from a backup, or begin anew "
+            "in another folder"
+        )
+    return job
+
+
+def job_digest(tables: Mapping[str, Any]) -> str:
+    """Return a digest of what has an effect in a resolved job.
+
+    Args:
+        tables: The tables, as they are in a job file.
+    """
+    return digest(json.dumps(_with_effect(tables), sort_keys=True, default=str))
 
 
 def load_job_file(path: Path | None, overrides: Sequence[str] = ()) -> TrainingJob:

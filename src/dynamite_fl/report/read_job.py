@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dynamite_fl._regular import read_regular_text
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.job.devices import build_devices
 from dynamite_fl.job.training import TrainingJob
@@ -21,9 +22,9 @@ def device_names(folder: RunFolder, job: TrainingJob | None) -> Sequence[str]:
     """Return the names of real machines, or of the job's devices; none if neither is known."""
     if folder.nodes.is_file():
         try:
-            text = folder.nodes.read_text(encoding="utf-8", errors="replace")
+            text = read_regular_text(folder.nodes)
             return [str(name) for name in json.loads(text)["names"]]
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return ()
     if job is None:
         return ()

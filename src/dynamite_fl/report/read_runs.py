@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dynamite_fl._regular import read_regular_text
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.job.training import TrainingJob, load_training_job
 from dynamite_fl.report.bound_terms import bound_terms
@@ -96,7 +97,7 @@ def _read_run(path: Path, found: FoundRuns) -> None:
         return
     ended = _read_ended(folder, notes)
     if ended == DIVERGED:
-        notes.append(f"{path} diverged: {_text(folder.diverged).strip()}")
+        notes.append(f"{path} diverged: {_why_diverged(folder)}")
     elif ended is None:
         after = f"after round {history[-1].round}" if history else "before its first round"
         found.going.append(f"{path} still runs or was interrupted; it is shown {after}")
@@ -163,22 +164,25 @@ def _read_ended(folder: RunFolder, notes: list[str]) -> str | None:
     if not folder.ended.is_file():
         return DIVERGED if folder.diverged.is_file() else None
     try:
-        return _text(folder.ended).strip() or None
+        return next(iter(read_regular_text(folder.ended).splitlines()), "").strip() or None
     except OSError as error:
         notes.append(f"{folder.ended} cannot be read: {error.strerror}")
         return None
 
 
+def _why_diverged(folder: RunFolder) -> str:
+    try:
+        return read_regular_text(folder.diverged).strip()
+    except OSError as error:
+        return f"{folder.diverged.name} cannot be read: {error.strerror}"
+
+
 def _job_text(folder: RunFolder) -> str:
     """Return the text of the job file; nothing if it cannot be read, which was noted before."""
     try:
-        return _text(folder.job)
+        return read_regular_text(folder.job)
     except OSError:
         return ""
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _seed_in(name: str) -> int:

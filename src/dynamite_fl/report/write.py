@@ -61,6 +61,8 @@ def write_report(
         raise JobError("there is no run to show: " + "; ".join(found.notes))
     if out is None:
         out = paths[0] / "report.html" if len(paths) == 1 else Path("report.html")
+        if out.is_symlink():  # somebody else may have made the folder, and the link
+            raise JobError(f"{out} is a link: name the file to write by --out")
     notes = [*found.notes, *found.going, *differences(found.runs)]
     title = paths[0].resolve().name if len(paths) == 1 else "Comparison"
     page = page_of(found.runs, notes, title, target)

@@ -7,7 +7,7 @@ from importlib import resources
 import numpy as np
 
 from dynamite_fl._random import random_stream
-from dynamite_fl._validate import check_name
+from dynamite_fl._validate import check_name, check_whole
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import FloatArray
 from dynamite_fl.simulation.devices import Devices
@@ -17,6 +17,7 @@ FLEETS = ("testbed5", "vm20", "edge100", "phones")
 _EDGE_COMPUTING, _EDGE_NETWORK = 2.5, 5.0  # how much faster edge100 is than vm20
 
 _KEYS = [key for key in inspect.signature(Devices).parameters if key != "traces"]
+_MOST_PHONES = 10_000_000  # whose columns fit into the memory of a laptop
 _NEEDED = ["samples_per_second"]
 _WORDS = ("name", "trace")  # columns that are not numbers
 
@@ -75,8 +76,7 @@ def _edge(seed: int, n: int) -> Devices:
 
 
 def _phones(seed: int, n: int) -> Devices:
-    if n < 1:
-        raise InvalidInput(f"clients is {n}: it must be 1 or more")
+    check_whole("devices.clients", n, most=_MOST_PHONES)
 
     def spread(key: str, median: float, sigma: float) -> FloatArray:
         return _long_tailed(seed, f"phones, {key}", n, median, sigma)

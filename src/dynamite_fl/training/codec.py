@@ -5,10 +5,11 @@ safetensors format and everything else into its header as JSON. Reading takes na
 the code and refuses whatever does not fit them.
 """
 
+import hashlib
 import json
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,13 +26,25 @@ from dynamite_fl.errors import InvalidInput, RunFolderError
 Record = TypeVar("Record")
 
 
-def save_record(path: Path, record: Any) -> None:
-    """Write a record to a file atomically."""
-    write_bytes_atomically(path, to_bytes(record))
+def save_record(
+    path: Path, record: Any, *, about: Mapping[str, Any] | None = None, keep_as: Path | None = None
+) -> None:
+    """Write a record to a file atomically, with a checksum.
+
+    Args:
+        path: The file.
+        record: The record.
+        about: Values for JSON that can be read from the file's header without the record.
+        keep_as: The path under which the file's former content is kept. Default: nowhere.
+    """
+    tensors: dict[str, Tensor] = {}
+    content = {"record": _pack(record, "", tensors), "about": dict(about or {})}
+    checked = json.dumps({**content, "sha256": _checksum(content, tensors)})
+    write_bytes_atomically(path, save(tensors, metadata={"checked": checked}), keep_as=keep_as)
 
 
 def to_bytes(record: Any) -> bytes:
-    """Return a record as the bytes of its file."""
+    """Return a record as the bytes of a message."""
     tensors: dict[str, Tensor] = {}
     header = json.dumps(_pack(record, "", tensors))
     return save(tensors, metadata={"record": header})
@@ -82,16 +95,30 @@ def load_record(path: Path, kind: type[Record], *, unknown: type | None = None) 
     Raises:
         RunFolderError: The file is damaged, or of another version.
     """
+    if not path.is_file():  # to open a pipe would mean to wait
+        raise RunFolderError(f"{path} is missing or not a file")
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})["record"])
+            content = json.loads((file.metadata() or {})["checked"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        record: Record = _unpack(kind, header, "", tensors, unknown)
+        if content.pop("sha256") != _checksum(content, tensors):
+            raise ValueError("its checksum is wrong")
+        record: Record = _unpack(kind, content["record"], "", tensors, unknown)
     except OSError as error:
         raise RunFolderError(f"{path} cannot be read: {error}") from None
     except (SafetensorError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise RunFolderError(f"{path} is damaged or of another version: {error}") from None
     return record
+
+
+def _checksum(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Return a checksum of all that a file holds."""
+    checksum = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        checksum.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        checksum.update(_row_by_row(tensor).reshape(-1).view(torch.uint8).numpy().data)
+    return checksum.hexdigest()
 
 
 def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

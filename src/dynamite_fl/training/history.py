@@ -5,15 +5,22 @@ Everything that a person sees of a training is computed from it.
 
 import importlib
 import math
+import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
-from dynamite_fl._atomic import write_atomically
 from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
+from dynamite_fl._regular import read_regular_text
 from dynamite_fl.errors import MissingExtra, RunFolderError
+from dynamite_fl.training.history_file import (
+    read_lines,
+    what_is_missing,
+    whole_lines,
+    wrong_lines,
+)
 from dynamite_fl.training.round_record import FIELDS, RoundRecord, parse_line
 from dynamite_fl.training.run_folder import RunFolder
 
@@ -166,67 +173,82 @@ def read_history(path: Path) -> History:
     accuracy.
 
     Raises:
-        RunFolderError: A line, or the file ``run.json``, is damaged.
+        RunFolderError: A line, or the file ``run.json``, is damaged, or the lines are not those of
+            the run.
     """
-    records = []
-    for index, line in enumerate(_whole_lines(_text(path)), start=1):
+    folder = RunFolder(path.parent)
+    saved = folder.checkpointed()  # before the history, which may grow meanwhile
+    lines = read_lines(path)
+    records = list(_sound_records(path, lines))
+    for number in wrong_lines(lines, folder)[:1]:
+        raise RunFolderError(
+            f"{path} is damaged: line {number} was changed or doubled, or is of another run. Copy "
+            "it from a backup, or see what is left of it with dynamite report"
+        )
+    missing = what_is_missing(lines, folder, saved)
+    if missing is not None:
+        raise RunFolderError(
+            f"{path} is damaged: {missing}. Copy it from a backup, or see what is left of it with "
+            "dynamite report"
+        )
+    return History(tuple(records), folder.leading_metric())
+
+
+def _sound_records(path: Path, lines: Sequence[str]) -> Iterator[RoundRecord]:
+    for index, line in enumerate(lines, start=1):
         record = parse_line(line)
         if record is None:
             raise RunFolderError(f"{path} is damaged: line {index} does not describe a round")
-        records.append(record)
-    return History(tuple(records), RunFolder(path.parent).leading_metric())
+        yield record
 
 
 def recover_history(path: Path) -> RecoveredHistory:
     """Return what can be read of the history in a file, and what cannot."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    lines = _whole_lines(text)
+    folder = RunFolder(path.parent)
+    saved = folder.checkpointed()  # before the history, which may grow meanwhile
+    text = read_regular_text(path)
+    lines = whole_lines(text)
     parsed = [parse_line(line) for line in lines]
     damaged = [index for index, record in enumerate(parsed, start=1) if record is None]
     problems = []
-    if text and not text.endswith("\n"):
+    is_cut = bool(text) and not text.endswith("\n")
+    if is_cut:
         problems.append("the history is cut off in the middle of its last line")
     if damaged:
-        verb = "does" if len(damaged) == 1 else "do"
-        others = " and others" if len(damaged) > 1 else ""
-        problems.append(
-            f"{len(damaged)} of the {len(lines)} lines of the history {verb} not describe a round "
-            f"and {'is' if len(damaged) == 1 else 'are'} left out: line {damaged[0]}{others}"
-        )
-    records = tuple(record for record in parsed if record is not None)
+        problems.append(_left_out(damaged, lines, "do not describe a round"))
+    leading_metric, wrong = ACCURACY, list[int]()
     try:
-        leading_metric = RunFolder(path.parent).leading_metric()
+        leading_metric = folder.leading_metric()
+        wrong = [number for number in wrong_lines(lines, folder) if number not in damaged]
+        missing = what_is_missing(lines, folder, saved)
     except RunFolderError as error:
-        leading_metric = ACCURACY
         problems.append(f"{error}; the metric that leads is unknown, and accuracy is assumed")
+        missing = None
+    if wrong:
+        words = "were changed or doubled, or are of another run,"
+        problems.append(_left_out(wrong, lines, words))
+    if missing is not None and not (damaged or wrong or is_cut):
+        problems.append(f"the history is damaged: {missing}")
+    records = tuple(
+        record
+        for number, record in enumerate(parsed, start=1)
+        if record is not None and number not in wrong
+    )
     return RecoveredHistory(History(records, leading_metric), tuple(problems))
+
+
+def _left_out(numbers: Sequence[int], lines: Sequence[str], words: str) -> str:
+    """Say that lines are left out of a history, and why."""
+    if len(numbers) == 1:
+        for plural, singular in (("do", "does"), ("were", "was"), ("are", "is")):
+            words = re.sub(rf"\b{plural}\b", singular, words)
+    verb, others = ("is", "") if len(numbers) == 1 else ("are", " and others")
+    return (
+        f"{len(numbers)} of the {len(lines)} lines of the history {words} and {verb} left out: "
+        f"line {numbers[0]}{others}"
+    )
 
 
 def rounds_so_far(folder: RunFolder) -> tuple[RoundRecord, ...]:
     """Return the rounds of the run in a folder; none if it has not begun."""
     return read_history(folder.history).records if folder.has_rounds else ()
-
-
-def keep_first_rounds(path: Path, rounds: int) -> None:
-    """Cut a history file back to its first rounds, which stay as they are to the byte.
-
-    Raises:
-        RunFolderError: The file does not hold just these rounds, one after the other.
-    """
-    lines = _whole_lines(_text(path))[:rounds]
-    records = [parse_line(line) for line in lines]
-    if [record and record.round for record in records] != list(range(1, rounds + 1)):
-        raise RunFolderError(f"{path} does not hold the rounds 1 to {rounds} of its checkpoint")
-    write_atomically(path, "".join(lines))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunFolderError(f"{path} cannot be read: {error}") from None
-
-
-def _whole_lines(text: str) -> list[str]:
-    """Return the lines of a file without a last one that is cut off."""
-    return [f"{line}\n" for line in text.split("\n")[:-1]]

@@ -1,5 +1,6 @@
 """The record of time, cost and privacy spent."""
 
+import math
 from dataclasses import dataclass, replace
 
 from dynamite_fl.records import Limits
@@ -38,6 +39,7 @@ class Ledger:
         samples: int,
         sent_bytes: int,
         epsilon: float = 0.0,
+        limits: Limits | None = None,
     ) -> "Ledger":
         """Return the ledger after one more round.
 
@@ -48,11 +50,15 @@ class Ledger:
             sent_bytes: The bytes that the round sent.
             epsilon: The privacy loss of all rounds together, this one included: it is less than
                 the sum of the rounds' own.
+            limits: The limits of the training. A round that takes no more than what is left of
+                them does not exceed them by a rounding error.
         """
+        deadline = math.inf if limits is None else limits.deadline
+        budget = math.inf if limits is None else limits.budget
         return Ledger(
             rounds=self.rounds + 1,
-            seconds=self.seconds + seconds,
-            cost=self.cost + cost,
+            seconds=_sum_within(deadline, self.seconds, seconds),
+            cost=_sum_within(budget, self.cost, cost),
             samples=self.samples + samples,
             sent_bytes=self.sent_bytes + sent_bytes,
             epsilon=epsilon,
@@ -69,3 +75,8 @@ class Ledger:
     def keeps(self, limits: Limits, *, cost: float) -> bool:
         """Return whether the budget is enough for this much more."""
         return cost <= limits.budget - self.cost
+
+
+def _sum_within(limit: float, spent: float, more: float) -> float:
+    """Add what was spent. Floats round, so that a sum may exceed a limit that it should equal."""
+    return min(spent + more, limit) if more <= limit - spent else spent + more

@@ -255,6 +255,7 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
         samples=outcome.samples,
         sent_bytes=outcome.sent_bytes,
         epsilon=_epsilon(training, progress),
+        limits=training.limits,
     )
     # 5. The controller plans the next round, or the training ends if the limits allow none.
     rate = after_round(progress.rate, outcome.report, tried=order.rate_trial != "none")

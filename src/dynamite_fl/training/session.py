@@ -15,12 +15,12 @@ from typing import Any
 
 from torch import Tensor
 
-from dynamite_fl._atomic import append_line
 from dynamite_fl.tracking.track import track_rounds
 from dynamite_fl.tracking.tracker import TrackedRun
-from dynamite_fl.training.checkpoint import restore, save
+from dynamite_fl.training.checkpoint import restore, save, save_result
 from dynamite_fl.training.describe import describe
 from dynamite_fl.training.history import History, read_history
+from dynamite_fl.training.history_file import HistoryFile
 from dynamite_fl.training.loop import Progress, Training, begin, rounds
 from dynamite_fl.training.releases import note_release, with_lost_releases
 from dynamite_fl.training.round_record import RoundRecord
@@ -87,6 +87,7 @@ class Session:
     seconds_between_checkpoints: float = 30.0
     _records: list[RoundRecord] = field(default_factory=list, init=False, repr=False)
     _saved_at: float = field(default=0.0, init=False, repr=False)
+    _file: HistoryFile | None = field(default=None, init=False, repr=False)
 
     def run(self) -> Outcome:
         """Train until a limit ends the training or the session is told to stop.
@@ -107,6 +108,7 @@ class Session:
             self.open_folder()
             progress = restore(self.training, self.folder, progress)
             progress = with_lost_releases(self.training, self.folder, progress)
+            self._file = HistoryFile(self.folder)
         try:
             with self._reporting() as report, delayed_interrupts() as interrupt:
                 progress = self._train(progress, report, interrupt)
@@ -130,26 +132,31 @@ class Session:
             if stop and progress.ended is None:
                 raise _Stopped(progress)
             note_release(self.training, self.folder, progress)
-        if self.folder is not None and start.ended:
-            # It had ended before, so a kill may have left no model, or the budget pays no round.
-            save(self.training, self.folder, progress)
+        if start.ended and self.folder is not None and self._file is not None:
+            if self.folder.is_finished:  # but a kill may have left no model
+                save_result(self.training, self.folder, progress, self._file.last_check)
+            else:  # the limits do not pay for a single round, or not for one more
+                self._save(progress)
         return progress
 
     def _record(self, record: RoundRecord, report: OnRound) -> None:
         """Add a round to the history, then report it."""
-        if self.folder is None:
+        if self._file is None:
             self._records.append(record)
         else:
-            append_line(self.folder.history, record.to_line())
+            self._file.append(record)
         report(record)
 
     def _checkpoint(self, progress: Progress, now: bool) -> None:
         """Write a checkpoint at the end, if ``now`` is true, or if the last one is old enough."""
-        if self.folder is None:
-            return
         is_due = time.monotonic() - self._saved_at >= self.seconds_between_checkpoints
         if now or is_due or progress.ended:
-            save(self.training, self.folder, progress)
+            self._save(progress)
+
+    def _save(self, progress: Progress) -> None:
+        """Write a checkpoint, if there is a folder."""
+        if self.folder is not None and self._file is not None:
+            save(self.training, self.folder, progress, self._file.last_check)
             self._saved_at = time.monotonic()
 
     @contextmanager

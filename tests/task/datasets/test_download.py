@@ -12,8 +12,8 @@ from dynamite_fl.task.datasets.download import Source, download
 CONTENT = bytes(range(256)) * 10_000
 
 
-def md5(content: bytes) -> str:
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def public(path: Path, content: bytes) -> str:
@@ -44,7 +44,7 @@ def test_a_file_is_downloaded_and_its_progress_reported(tmp_path: Path) -> None:
     url = public(tmp_path / "there", CONTENT)
     seen: list[tuple[str, int, int | None]] = []
     folder = tmp_path / "cache" / "deep"
-    download(Source("here", (url,), md5(CONTENT)), folder, lambda *step: seen.append(step))
+    download(Source("here", (url,), sha256(CONTENT)), folder, lambda *step: seen.append(step))
     assert (folder / "here").read_bytes() == CONTENT
     assert [path.name for path in folder.iterdir()] == ["here"]
     assert seen[-1] == ("here", len(CONTENT), len(CONTENT))
@@ -54,17 +54,17 @@ def test_a_file_is_downloaded_and_its_progress_reported(tmp_path: Path) -> None:
 def test_the_next_address_is_tried(tmp_path: Path) -> None:
     bad, good = public(tmp_path / "bad", b"other"), public(tmp_path / "good", CONTENT)
     nowhere = (tmp_path / "nowhere").as_uri()
-    download(Source("here", (nowhere, bad, good), md5(CONTENT)), tmp_path / "cache")
+    download(Source("here", (nowhere, bad, good), sha256(CONTENT)), tmp_path / "cache")
     assert (tmp_path / "cache" / "here").read_bytes() == CONTENT
 
 
 def test_a_failed_download_leaves_no_file(tmp_path: Path) -> None:
     bad = public(tmp_path / "bad", b"other")
-    source = Source("here", ("https://127.0.0.1:9/here", bad), md5(CONTENT))
+    source = Source("here", ("https://127.0.0.1:9/here", bad), sha256(CONTENT))
     with pytest.raises(DatasetError, match="here could not be downloaded") as failure:
         download(source, tmp_path / "cache")
     assert "https://127.0.0.1:9/here: " in str(failure.value)
-    assert f"{bad}: its checksum is {md5(b'other')}, not {md5(CONTENT)}" in str(failure.value)
+    assert f"{bad}: its checksum is {sha256(b'other')}, not {sha256(CONTENT)}" in str(failure.value)
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -72,7 +72,7 @@ def test_an_interrupted_download_leaves_nothing(tmp_path: Path) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    source = Source("here", (public(tmp_path / "there", CONTENT),), md5(CONTENT))
+    source = Source("here", (public(tmp_path / "there", CONTENT),), sha256(CONTENT))
     with pytest.raises(KeyboardInterrupt):
         download(source, tmp_path / "cache", interrupt)
     assert list((tmp_path / "cache").iterdir()) == []
@@ -81,7 +81,7 @@ def test_an_interrupted_download_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [zipped(), tarred()], ids=["zip", "tar"])
 def test_archives_are_unpacked_into_the_folder_only(tmp_path: Path, content: bytes) -> None:
     url = public(tmp_path / "there", content)
-    download(Source("all", (url,), md5(content), members=(".gz",)), tmp_path / "cache")
+    download(Source("all", (url,), sha256(content), members=(".gz",)), tmp_path / "cache")
     contents = {path.name: path.read_bytes() for path in (tmp_path / "cache").iterdir()}
     assert contents == {"one.gz": b"one", "two.gz": b"two"}
 
@@ -89,7 +89,7 @@ def test_archives_are_unpacked_into_the_folder_only(tmp_path: Path, content: byt
 def test_a_file_that_is_not_an_archive_is_refused(tmp_path: Path) -> None:
     url = public(tmp_path / "there", CONTENT)
     with pytest.raises(DatasetError, match="all cannot be unpacked"):
-        download(Source("all", (url,), md5(CONTENT), members=(".gz",)), tmp_path / "cache")
+        download(Source("all", (url,), sha256(CONTENT), members=(".gz",)), tmp_path / "cache")
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

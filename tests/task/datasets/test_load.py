@@ -1,5 +1,5 @@
 from dataclasses import replace
-from hashlib import md5
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,9 @@ LABELS = np.array([0, 9, 5, 5])
 def redirected(monkeypatch: pytest.MonkeyPatch, urls: list[str], checksums: list[str]) -> None:
     """Replace the public addresses of MNIST."""
     places = zip(MNIST.sources, urls, checksums, strict=True)
-    sources = tuple(replace(source, urls=(url,), md5=checksum) for source, url, checksum in places)
+    sources = tuple(
+        replace(source, urls=(url,), sha256=checksum) for source, url, checksum in places
+    )
     monkeypatch.setattr(load, "MNIST", replace(MNIST, sources=sources))
 
 
@@ -97,7 +99,7 @@ def test_missing_files_are_downloaded_once(
 ) -> None:
     write_images(tmp_path / "public", LABELS, suffix=".gz")
     files = [tmp_path / "public" / source.file for source in MNIST.sources]
-    checksums = [md5(file.read_bytes(), usedforsecurity=False).hexdigest() for file in files]
+    checksums = [sha256(file.read_bytes()).hexdigest() for file in files]
     redirected(monkeypatch, [file.as_uri() for file in files], checksums)
     seen: set[str] = set()
     data = load_dataset("mnist", progress=lambda file, *_: seen.add(file))

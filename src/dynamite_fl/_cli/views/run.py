@@ -33,7 +33,7 @@ def show_summary(
         devices: The names of the devices, as far as they are known.
     """
     if not history:
-        console.print(f"{title}: no round was played yet")
+        console.print(f"{title}: no round was played yet", markup=False)
         return
     last, width = history[-1], console.width
     rows = labelled_rows()
@@ -51,7 +51,7 @@ def show_summary(
         )
     if history.worst_class is not None:
         name, accuracy = history.worst_class
-        rows.add_row("worst class", f"{name}, {percent(accuracy)}")
+        rows.add_row("worst class", f"{escape(name)}, {percent(accuracy)}")
     if history.last("stream_loss") is not None:
         rows.add_row("stream loss", f"{history.last('stream_loss'):.3f} on all data so far")
     end = f"ended by the {ended}" if ended else "not ended yet"

@@ -1,4 +1,4 @@
-"""Downloads of public files, checked against their published checksums and never partial."""
+"""Downloads of public files, checked against known checksums and never partial."""
 
 import hashlib
 import http.client
@@ -30,13 +30,13 @@ class Source:
     Attributes:
         file: The name of the file.
         urls: The addresses of the file, in the order in which they are tried.
-        md5: The published checksum.
+        sha256: The checksum of the published file.
         members: If the file is an archive, the endings of the names of the members to extract.
     """
 
     file: str
     urls: tuple[str, ...]
-    md5: str
+    sha256: str
     members: tuple[str, ...] = ()
 
 
@@ -80,9 +80,9 @@ def _fetch(source: Source, path: Path, progress: Progress | None) -> None:
         except _UnreachableError as error:
             failures.append(f"{url}: {error}")
             continue
-        if digest == source.md5:
+        if digest == source.sha256:
             return
-        failures.append(f"{url}: its checksum is {digest}, not {source.md5}")
+        failures.append(f"{url}: its checksum is {digest}, not {source.sha256}")
     tried = "".join(f"\n  {failure}" for failure in failures)
     raise DatasetError(f"{source.file} could not be downloaded{tried}")
 
@@ -92,8 +92,8 @@ class _UnreachableError(Exception):
 
 
 def _save(url: str, path: Path, name: str, progress: Progress | None) -> str:
-    """Write the content of a URL to a path, and return its MD5 checksum."""
-    digest = hashlib.md5(usedforsecurity=False)
+    """Write the content of a URL to a path, and return its SHA-256 checksum."""
+    digest = hashlib.sha256()
     done = 0
     try:
         answer = urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS)  # noqa: S310  our own URLs

@@ -1,6 +1,7 @@
 """The names, folders and public addresses of the files of each dataset.
 
-The checksums are those of the publishers or of torchvision.
+The checksums are SHA-256. Those of MNIST were computed from the published files. Those of the
+others are of files whose MD5 checksum is that of the publishers or of torchvision.
 """
 
 from dataclasses import dataclass
@@ -20,17 +21,17 @@ _MNIST_FILES = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
-_MNIST_MD5 = (
-    "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-    "d53e105ee54ea40749a09fcbcd1e9432",
-    "9fb629c4189551a2d022fa330f9573f3",
-    "ec29112dd5afa0611ce80d1b7f02629c",
+_MNIST_SHA256 = (
+    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 )
-_FASHION_MD5 = (
-    "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-    "25c81989df183df01b3e8a0aad5dffbe",
-    "bef4ecab320f06d8554ea6380940ec79",
-    "bb300cfdad3c16e7a12a480ee83cd310",
+_FASHION_SHA256 = (
+    "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+    "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+    "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+    "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
 )
 _EMNIST_ARCHIVE = Source(
     file="emnist-gzip.zip",
@@ -38,14 +39,14 @@ _EMNIST_ARCHIVE = Source(
         "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
         "https://www.itl.nist.gov/iaui/vip/cs_links/EMNIST/gzip.zip",
     ),
-    md5="58c8d27c78d21e728a6bc7b3cc06412e",
+    sha256="fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
     members=("-images-idx3-ubyte.gz", "-labels-idx1-ubyte.gz"),
 )
 _CIFAR_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 _CIFAR_ARCHIVE = Source(
     file="cifar-10-python.tar.gz",
     urls=("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
-    md5="c58f30108f718f92721af3b95e74349a",
+    sha256="6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     members=_CIFAR_BATCHES,
 )
 
@@ -82,8 +83,8 @@ class Files:
 
 def _mirrored(mirrors: tuple[str, ...], checksums: tuple[str, ...]) -> tuple[Source, ...]:
     return tuple(
-        Source(f"{file}.gz", tuple(f"{mirror}{file}.gz" for mirror in mirrors), md5)
-        for file, md5 in zip(_MNIST_FILES, checksums, strict=True)
+        Source(f"{file}.gz", tuple(f"{mirror}{file}.gz" for mirror in mirrors), sha256)
+        for file, sha256 in zip(_MNIST_FILES, checksums, strict=True)
     )
 
 
@@ -91,13 +92,13 @@ MNIST = Files(
     forms=(_MNIST_FILES,),
     layouts=("mnist", "MNIST/raw", ""),
     cached_in="mnist",
-    sources=_mirrored(_MNIST_MIRRORS, _MNIST_MD5),
+    sources=_mirrored(_MNIST_MIRRORS, _MNIST_SHA256),
 )
 FASHION_MNIST = Files(
     forms=(_MNIST_FILES,),
     layouts=("fashion-mnist", "FashionMNIST/raw", ""),
     cached_in="fashion-mnist",
-    sources=_mirrored(_FASHION_MIRRORS, _FASHION_MD5),
+    sources=_mirrored(_FASHION_MIRRORS, _FASHION_SHA256),
 )
 CIFAR10 = Files(
     forms=(_CIFAR_BATCHES, tuple(f"{batch}.bin" for batch in _CIFAR_BATCHES)),

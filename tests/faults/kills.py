@@ -4,9 +4,10 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from dynamite_fl import _atomic
+from dynamite_fl.training import session
 from tests.processes import run_forked
 
 MOMENTS = ("before", "half way", "after")  # a write; "after" is before the file gets its name
@@ -47,6 +48,16 @@ def killed_at_write(action: Callable[[], object], number: int, moment: str, outp
     code = run_forked(act, output)
     assert code in (0, -signal.SIGKILL), output.read_text()
     return code != 0
+
+
+def save_each_round() -> None:
+    """Let commands write a checkpoint after each round, for the rest of the process."""
+
+    class Careful(session.Session):
+        def __init__(self, *arguments: Any, **settings: Any) -> None:
+            super().__init__(*arguments, **{**settings, "seconds_between_checkpoints": 0.0})
+
+    session.Session = Careful  # type: ignore[misc]
 
 
 FILES = ("history.jsonl", "model.safetensors", "ended.txt", "checkpoint.safetensors")

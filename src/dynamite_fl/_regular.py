@@ -1,0 +1,44 @@
+"""Reading files of folders that others may have prepared: never a pipe, a device or too much."""
+
+import os
+import stat
+from pathlib import Path
+
+_MANY_BYTES = 4_000_000_000  # more than any history
+
+
+def read_regular(path: Path, most_bytes: int = _MANY_BYTES) -> bytes:
+    """Return the content of a regular file.
+
+    A pipe would be waited for without end, and a device such as ``/dev/zero`` never ends.
+
+    Args:
+        path: The file.
+        most_bytes: The largest size that is read.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        OSError: It is not a regular file, too large or not readable.
+
+    Example:
+        >>> read_regular(Path(os.devnull))
+        Traceback (most recent call last):
+        OSError: [Errno 22] it is not a regular file: '/dev/null'
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(22, "it is not a regular file", str(path))
+        if found.st_size > most_bytes:
+            raise OSError(27, f"it has more than {most_bytes:,} bytes", str(path))
+        return file.read()
+
+
+def read_regular_text(path: Path, most_bytes: int = _MANY_BYTES) -> str:
+    """Return the text of a regular file in UTF-8; a byte that is no text becomes a question mark.
+
+    Raises:
+        OSError: As for ``read_regular``.
+    """
+    return read_regular(path, most_bytes).decode("utf-8", errors="replace")

@@ -1,0 +1,111 @@
+"""What a run is of, beside its job: the content of ``run.json``."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
+from dynamite_fl.training.line_checks import digest
+
+FORMAT = 3  # of the files in a run folder; it rises when an older version could not go on
+_READABLE = (2, FORMAT)  # formats whose runs can be shown; those of format 2 have no checks
+
+
+class OtherFormat(ValueError):  # noqa: N818  it says what is the matter
+    """The run was begun by a version whose files this one cannot read or go on with."""
+
+    def __init__(self, begun_by: object, found: object) -> None:
+        super().__init__(
+            f"was begun by dynamite {begun_by}, whose files have format {found}; this is "
+            f"{version('dynamite-fl')} with format {FORMAT}: go on with that version, or begin "
+            "anew in another folder"
+        )
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a run is of, beside its job.
+
+    Attributes:
+        data: The digests of the training data, the test data and the model, by these names.
+        folders: The folders in which modules of the user's own are looked for.
+        leading_metric: The metric by which the run is judged.
+        job: The digest of what has an effect in the job.
+        format: The format of the folder's files.
+        version: The version of this package that began the run.
+
+    Example:
+        >>> Identity.from_text(Identity({"model": "1f"}).to_text()) == Identity({"model": "1f"})
+        True
+    """
+
+    data: Mapping[str, str]
+    folders: tuple[str, ...] = ()
+    leading_metric: LeadingMetric = ACCURACY
+    job: str = ""
+    format: int = FORMAT
+    version: str = version("dynamite-fl")
+
+    @property
+    def run(self) -> str:
+        """A digest of the job, the data, the model and the metric, which tells runs apart."""
+        parts = {"data": dict(self.data), "metric": asdict(self.leading_metric), "job": self.job}
+        return digest(json.dumps(parts, sort_keys=True))
+
+    def require_current(self) -> None:
+        """Refuse to go on with a run whose files have another format.
+
+        Raises:
+            OtherFormat: They have.
+        """
+        if self.format != FORMAT:
+            raise OtherFormat(self.version, self.format)
+
+    def to_text(self) -> str:
+        """Return the content of ``run.json``, with a check."""
+        values = asdict(self)
+        return json.dumps({**values, "check": _check(values)}) + "\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> "Identity":
+        """Read the content of ``run.json``.
+
+        Raises:
+            OtherFormat: The format is another one.
+            ValueError: The content is damaged.
+        """
+        try:
+            found = json.loads(text)
+            if not isinstance(found, dict):
+                raise TypeError("it is not a table")
+            if found.get("format", FORMAT) not in _READABLE:
+                raise OtherFormat(found.get("version"), found["format"])
+            check = found.pop("check", None)
+            if (check is not None or found.get("format") == FORMAT) and check != _check(found):
+                raise ValueError("its check is wrong")
+            if not all(isinstance(path, str) for path in list(found["folders"])):
+                raise TypeError("a folder is not text")
+            converted = {
+                "folders": tuple(found["folders"]),
+                "data": dict(found["data"]),
+                "leading_metric": _leading_metric(found),
+            }
+            return cls(**{**found, **converted})
+        except (TypeError, KeyError, RecursionError) as error:
+            raise ValueError(str(error)) from None
+
+
+def _check(values: Mapping[str, Any]) -> str:
+    return digest(json.dumps(values, sort_keys=True))
+
+
+def _leading_metric(identity: Mapping[str, Any]) -> LeadingMetric:
+    """Return the leading metric in the content of a ``run.json``; older ones have none."""
+    if "leading_metric" not in identity:
+        return ACCURACY
+    metric = LeadingMetric(**identity["leading_metric"])
+    if not isinstance(metric.name, str) or not isinstance(metric.higher_is_better, bool):
+        raise TypeError("leading_metric has no name and direction")
+    return metric
