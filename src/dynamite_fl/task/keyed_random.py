@@ -48,8 +48,8 @@ def keyed_random(stream: np.random.Generator, device: torch.device) -> Iterator[
 def seed_torch(seed: int, device: torch.device) -> None:
     """Seed torch's generators of the CPU and of a device.
 
-    ``torch.manual_seed`` seeds those of all GPUs. As long as no GPU is used, it keeps every call
-    for later, together with a traceback, which takes more time than the seeding and never ends.
+    ``torch.manual_seed`` seeds those of all GPUs. As long as no GPU is used, it formats a traceback
+    in every call, which takes more time than the seeding.
     """
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
