@@ -8,9 +8,11 @@ import pytest
 
 from dynamite_fl.errors import JobError
 from dynamite_fl.flower.engine import Timeouts
+from dynamite_fl.flower.fleet_rules import MOST_REPLY_BYTES, FleetRules
 from dynamite_fl.flower.job_parts import build_client, build_training
 from dynamite_fl.job.build import number_of_devices
 from dynamite_fl.job.training import load_training_job
+from dynamite_fl.training.averaging import ClippedMean
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.server_optimizer import FedYogi
@@ -34,8 +36,10 @@ def test_a_node_that_is_to_send_only_sketches(tmp_path: Path) -> None:
 
 def test_a_server_trains_as_the_job_says(tmp_path: Path) -> None:
     overrides = ["devices={clients=5}", "server=fedyogi", "training.schedule=linear"]
+    overrides.append("training.learning_rate=0.05")
     job = load_training_job(None, [*overrides, "task.model=perceptron"])
-    link: Any = SimpleNamespace(grid=grid(tmp_path), registered={})
+    rules = FleetRules(state=None)
+    link: Any = SimpleNamespace(grid=grid(tmp_path), registered={}, rules=rules)
     training = build_training(
         job,
         digits("perceptron"),
@@ -44,5 +48,7 @@ def test_a_server_trains_as_the_job_says(tmp_path: Path) -> None:
         timeouts=Timeouts(),
         min_nodes=5,
     )
+    assert rules.most_reply_bytes < MOST_REPLY_BYTES  # what this model needs
+    assert training.averaging == ClippedMean()
     assert training.server == FedYogi()
     assert training.learning_rate == RateSchedule(0.05, "linear")

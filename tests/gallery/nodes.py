@@ -86,7 +86,7 @@ def train_on_nodes(
             Default: each node has a part of the job's data.
     """
     job_file = folder.path.with_suffix(".toml")
-    job_file.write_text(to_toml(tables))
+    job_file.write_text(to_toml({"averaging": "mean", **tables}))  # as in a simulation
     job = load_training_job(job_file, folders=module_folders)
     task = build_task(job)
     open_run(folder, job, fingerprint(task), task.leading_metric)

@@ -30,7 +30,7 @@ def test_a_pilot_plans_what_the_controller_cooptfl_plans() -> None:
 
 
 def test_without_a_pilot_devices_are_nominal_and_the_loss_is_assumed() -> None:
-    job = small_job()
+    job = small_job("training.learning_rate=0.05")
     planning = plan_training_job(job)
     fleet = build_engine(job).enroll()
     for column in ("samples", "samples_per_second", "step_overhead", "comm_seconds"):
@@ -41,14 +41,14 @@ def test_without_a_pilot_devices_are_nominal_and_the_loss_is_assumed() -> None:
 
 def test_a_job_may_have_the_constants_of_its_loss() -> None:
     constants = "{quadratic_bound=5, smoothness=3, pl_constant=0.2, divergence=2, loss_gap=2.3}"
-    job = small_job(f"geometry={constants}")
+    job = small_job(f"geometry={constants}", "training.learning_rate=0.05")
     geometry = plan_training_job(job).geometry
     assert (geometry.smoothness, geometry.pl_constant) == (3, 0.2)
     assert geometry.learning_rate == job.settings.learning_rate
     with pytest.raises(JobError, match="nothing to measure: omit --pilot"):
         plan_training_job(job, pilot_rounds=5)
     with pytest.raises(JobError, match="geometry lacks the key 'smoothness'"):
-        plan_training_job(small_job("geometry={quadratic_bound=5}"))
+        plan_training_job(small_job("geometry={quadratic_bound=5, learning_rate=0.1}"))
 
 
 def test_rounds_are_at_most_those_that_fit() -> None:

@@ -41,7 +41,12 @@ def test_terms_are_those_that_rounds_were_planned_by(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("dynamite_fl.control.dynamite.cooptimize", noted)
     job = load_training_job(
-        overrides=["controller.name=dynamite", "task.model=softmax", "limits.rounds=15"]
+        overrides=[
+            "controller.name=dynamite",
+            "task.model=softmax",
+            "limits.rounds=15",
+            "training.learning_rate=0.05",
+        ]
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -65,6 +65,7 @@ def test_a_run_has_all_its_charts(runs: Path, tmp_path: Path) -> None:
         "Seconds of each round",
         "Batch size of each device",
         "Gain of the first local step",
+        "Largest stable learning rate",
         "Share of that gain in late local steps",
         "Mean gradient variance, M",
     ]
@@ -339,7 +340,7 @@ def test_without_a_sound_job_the_rounds_are_shown(copy: Path, content: str | Non
     assert len(notes) == 1
     assert "job" in notes[0]
     assert "Limits left" not in titles(markup)
-    assert len(charts) == 12
+    assert len(charts) == 13
 
 
 @pytest.mark.skipif(not _UNREADABLE.exists(), reason="needs a file that nobody can read")
@@ -449,7 +450,7 @@ def test_a_name_cannot_be_markup(copy: Path) -> None:
 
 
 def test_a_private_run_shows_its_epsilon(tmp_path: Path) -> None:
-    overrides = ["limits.epsilon=30", "limits.delta=0.05"]
+    overrides = ["limits.epsilon=30", "limits.delta=0.05", "training.learning_rate=0.05"]
     overrides += ["privacy={clip_norm=1, noise_multiplier=2}", "controller=fedavg"]
     run = play_run(tmp_path / "run", overrides)
     markup, charts, notes = made(run, "--out", tmp_path / "a.html")

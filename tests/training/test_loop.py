@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamite_fl import Infeasible
-from dynamite_fl.errors import Diverged
+from dynamite_fl.errors import Diverged, InvalidInput
 from dynamite_fl.training.ledger import Ledger
 from dynamite_fl.training.loop import begin, rounds, run_round
 from dynamite_fl.training.rate_schedule import RateSchedule
@@ -107,17 +107,14 @@ def test_evaluating_now_and_then_and_at_the_end() -> None:
     assert due == [3, 6, 8]
 
 
-def test_an_update_that_is_not_finite_is_refused() -> None:
-    """One client's data hold a NaN: what it sends is counted, and the others are averaged."""
+def test_samples_that_are_not_finite_end_the_training() -> None:
+    """One client's data hold a NaN, which the checks of a task have not seen."""
     inputs, labels = digits().train.batch(np.arange(len(digits().train)))
     trained = training("fedavg", task=replace(digits(), train_data=(inputs, labels)))
     engine: Any = trained.engine
     inputs[engine.partition.indices(2).copy()] = math.nan  # after the checks of Task
-    progress, played = run_round(trained, begin(trained))
-    assert played is not None
-    assert played.refused == 1
-    assert torch.isfinite(progress.weights).all()
-    assert not torch.equal(progress.weights, begin(trained).weights)
+    with pytest.raises(InvalidInput, match="a sample of client 2, has NaN or infinity"):
+        run_round(trained, begin(trained))
 
 
 def test_a_training_that_leaves_all_numbers_ends() -> None:

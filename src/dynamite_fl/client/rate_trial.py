@@ -26,6 +26,7 @@ from dynamite_fl.records import IntArray
 _FALL = 0.7  # the share by which the slope falls in a step of the largest stable rate
 _GRADIENTS = 2  # the gradients of a trial in a search: before its step and after it
 _MOST_TRIALS = 12  # in a search
+_LARGEST_FIRST = 1.0  # the largest rate at which a search begins; absurd ones would take too long
 _LARGEST_RAISE = 100.0  # the most by which one trial can raise the rate
 _LARGEST_CUT = 0.01  # the most by which one trial can lower the rate, as a factor
 _CONFIRMED = 2.0  # a search ends when a trial raises its rate by less than this factor
@@ -36,8 +37,8 @@ def most_trial_gradients(kind: str) -> int:
     """Return the most gradients that a client computes in a trial of one of ``RATE_TRIALS``.
 
     Example:
-        >>> [most_trial_gradients(kind) for kind in RATE_TRIALS]
-        [0, 1, 24, 24]
+        >>> [most_trial_gradients(kind) for kind in ("none", "check", "search")]
+        [0, 1, 24]
     """
     return {"none": 0, "check": 1}.get(kind, _GRADIENTS * _MOST_TRIALS)
 
@@ -83,7 +84,7 @@ def check_rates(
 
 
 def search_rate(order: Order, batch: IntArray, steps: StepComputer) -> tuple[Order, TriedRate]:
-    """Search for the largest stable rate of one client, beginning at the order's rate.
+    """Search for the largest stable rate of one client, beginning at the order's rate, 1 at most.
 
     Each trial predicts the stable rate from the slope along its step, and the next trial checks the
     prediction. The rate that is found is stable, and twice that rate is probably not.
@@ -96,7 +97,7 @@ def search_rate(order: Order, batch: IntArray, steps: StepComputer) -> tuple[Ord
     Returns:
         The order of the local steps, and what the trials showed.
     """
-    rate, too_large = order.learning_rate, math.inf
+    rate, too_large = min(order.learning_rate, _LARGEST_FIRST), math.inf
     for trials in range(1, _MOST_TRIALS + 1):
         tried = _try_once(replace(order, learning_rate=rate), batch, steps)
         tried = replace(tried, gradients=trials * _GRADIENTS)

@@ -218,13 +218,19 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Bounded(BufferedIOBase):
-    """A stream that ends after some bytes."""
+    """A stream of which only some bytes can be read; more of them end the connection."""
 
     def __init__(self, stream: Any, most: int) -> None:
         self._stream, self._left = stream, most
 
     def readline(self, size: int | None = -1) -> bytes:
-        """Read a line, as far as bytes are left."""
+        """Read a line.
+
+        Raises:
+            ConnectionAbortedError: No bytes are left, so that the rest is not answered.
+        """
+        if self._left <= 0:
+            raise ConnectionAbortedError("the request is too long")
         most = self._left if size is None or size < 0 else min(size, self._left)
         line: bytes = self._stream.readline(most)
         self._left -= len(line)

@@ -24,6 +24,7 @@ _ESTIMATES = {
     "gradient_variance": "mean gradient variance, M",
     "drift": "drift caused by arrivals, ψ",
     "gain": "gain of the first local step",
+    "stable_rate": "largest stable learning rate",
     "persistence": "share of that gain in late local steps",
 }
 

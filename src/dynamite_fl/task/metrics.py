@@ -29,7 +29,7 @@ RESERVED = {"metrics", "client_metrics", "client_mean", "worst_client", "class_a
 RESERVED |= {"stream_loss", "estimates", "bound", "probed", "absent", "refused", "slowest"}
 RESERVED |= {"round", "seconds", "cost", "samples", "sent_bytes", "round_seconds", "learning_rate"}
 RESERVED |= {"local_steps", "batch_mean", "batch_least", "batch_most", "batch_sizes", "clients"}
-RESERVED |= {"step_seconds", "comm_seconds", "arrived"}
+RESERVED |= {"step_seconds", "comm_seconds", "arrived", "returned", "epsilon"}
 # Words in the names of metrics of which lower is better.
 _ERRORS = {"error", "loss", "mse", "rmse", "mae", "mape", "nll", "perplexity", "distance"}
 

@@ -61,6 +61,7 @@ from dynamite_fl.training.traffic import path_traffic, probe_traffic, traffic
 _MOST_RETURNS = 3  # in a row to the same model, at a learning rate that the job gives
 _MOST_RETURNS_OF_CHOSEN_RATES = 8  # likewise, as chosen rates are lowered every time
 _IDLE_ROUNDS = 10  # without a lower loss, at a learning rate that the job gives
+_FIRST_RISE = 0.5  # of the test loss, which a model that has learned nothing yet may have
 _SAFE_SHARE = 0.5  # of the largest stable rate, in advice
 
 
@@ -278,7 +279,7 @@ def _judge(training: Training, progress: Progress, report: RoundReport) -> tuple
     A training whose rate is chosen must learn something in its first rounds. If it does not, the
     model counts as ruined, and a smaller rate is tried.
     """
-    if not report.present.any():
+    if not report.present.any() or not report.first_losses.size:  # nobody measured the loss
         return progress.guard, False
     loss, variance = mean_loss(report.first_losses, report.samples)
     guard, ruined = judge(progress.guard, loss, variance, progress.weights, progress.server)
@@ -342,7 +343,10 @@ def _judge_last(
         return progress, evaluation, False
     good = training.engine.evaluate(guard.good_weights, progress.ledger.rounds)
     rise = evaluation.loss - good.loss
-    if not math.isfinite(good.loss) or rise <= guard.limit - guard.best_loss:
+    most = guard.limit - guard.best_loss
+    if not guard.has_learned:  # a few steps on few samples may well raise the test loss a little
+        most = max(most, _FIRST_RISE * abs(good.loss))
+    if not math.isfinite(good.loss) or rise <= most:
         return progress, evaluation, False
     if not guard.has_learned:
         raise _diverged(training, progress.rate)
