@@ -74,8 +74,13 @@ def test_contexts_can_be_nested() -> None:
 
 def test_seeding_formats_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """``torch.manual_seed`` does without a GPU, which takes longer than the seeding."""
-    formatted: list[object] = []
-    monkeypatch.setattr(traceback, "format_stack", lambda *_: formatted.append(1) or [])
+    formatted: list[str] = []
+
+    def format_stack(*_: object) -> list[str]:
+        formatted.append("a traceback")
+        return []
+
+    monkeypatch.setattr(traceback, "format_stack", format_stack)
     drawn(0, 3, 1, 3)
     assert not formatted
 
