@@ -4,7 +4,7 @@ A step of learning rate eta moves the model by d. Along d, the loss of the batch
 <g, d> before the step and <g', d> after it, where g and g' are the gradients of the same batch.
 With plain SGD and a loss of curvature h along the step, the slope falls by the share eta h. At a
 share of 1, the step ends where the loss is least, and beyond 2 the loss rises. So the rate at which
-the slope falls by 0.7 is taken for the largest stable one. The rule holds for any optimiser,
+the slope falls by half is taken for the largest stable one. The rule holds for any optimiser,
 because it uses only the movement that the optimiser makes.
 
 There are two kinds of trials. A search begins at the global model, and changes the rate until the
@@ -23,7 +23,7 @@ from dynamite_fl.client.messages import Order
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import IntArray
 
-_FALL = 0.7  # the share by which the slope falls in a step of the largest stable rate
+_FALL = 0.5  # the share by which the slope falls in a step of the largest stable rate
 _GRADIENTS = 2  # the gradients of a trial in a search: before its step and after it
 _MOST_TRIALS = 12  # in a search
 _LARGEST_FIRST = 1.0  # the largest rate at which a search begins; absurd ones would take too long

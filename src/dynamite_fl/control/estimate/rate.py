@@ -1,8 +1,8 @@
 """The estimate of the largest stable learning rate, from the trial steps of clients.
 
-A client tries how far a step can go before the slope of its batch's loss has fallen by 0.7
+A client tries how far a step can go before the slope of its batch's loss has fallen by half
 (``client/rate_trial.py``). With plain SGD and a curvature h of the loss along the step, that is at
-the rate 0.7 / h. The estimate is 0.7 / h for the mean curvature of all clients, in which a client
+the rate 0.5 / h. The estimate is 0.5 / h for the mean curvature of all clients, in which a client
 counts by its steepness: where gradients are large, steps are long. It follows a smaller rate at
 once and a larger one slowly, because too large a rate does more harm than too small a rate.
 
