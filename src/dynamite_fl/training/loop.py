@@ -141,7 +141,7 @@ class Progress:
         control: The controller's state.
         server: The server optimiser's state.
         rate: What is known about learning rates.
-        trial: Which trial of learning rates the next round has, one of ``RATE_TRIALS``.
+        trial: The kind of trial of learning rates in the next round, one of ``RATE_TRIALS``.
         guard: The last good model, and what tells a good one from a ruined one.
         ended: The limit that ended the training; None if there is a next round.
         private: The state of differential privacy; None without it.
