@@ -31,8 +31,10 @@ from dynamite_fl.plan.bounds import marginal_bound
 from dynamite_fl.plan.cooptfl import cooptimize
 from dynamite_fl.plan.feasibility import fit_rounds
 from dynamite_fl.records import Fleet, FloatArray, LossGeometry
-from dynamite_fl.training.loop import Progress, Training, begin, rounds
+from dynamite_fl.training.loop import begin, rounds
+from dynamite_fl.training.progress import Progress
 from dynamite_fl.training.threads import one_thread
+from dynamite_fl.training.training import Training
 
 # A replacement changes the geometry and the gradient variances.
 Replacement = Callable[[LossGeometry, FloatArray], tuple[LossGeometry, FloatArray]]

@@ -34,7 +34,8 @@ from dynamite_fl.flower.superlink import SuperLink
 from dynamite_fl.job.build import build_training
 from dynamite_fl.job.training import TrainingJob, load_training_job
 from dynamite_fl.simulation.engine import SimulatedEngine
-from dynamite_fl.training.loop import Progress, begin, rounds
+from dynamite_fl.training.loop import begin, rounds
+from dynamite_fl.training.progress import Progress
 
 SHARES = (0.2, 0.1, 0.05, 0.04, 0.02)  # so small that the nodes do not slow each other on two cores
 SIZES = (1, 4, 16, 64, 256, 1024, 4096)  # batch sizes whose steps are timed

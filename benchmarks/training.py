@@ -35,8 +35,10 @@ from dynamite_fl.task import losses, models, registry
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.tensor_samples import TensorSamples
 from dynamite_fl.training import loop
-from dynamite_fl.training.loop import Progress, Schedule, Training, begin, run_round
+from dynamite_fl.training.loop import begin, run_round
+from dynamite_fl.training.progress import Progress
 from dynamite_fl.training.rate_schedule import RateSchedule
+from dynamite_fl.training.training import Schedule, Training
 
 RATE = 0.01
 IMAGE = (1, 28, 28)

@@ -85,7 +85,9 @@ TESTED_ELSEWHERE = {
     "tracking/tensorboard.py": "tests/tracking/test_track.py, which reads back what was recorded",
     "tracking/tracker.py": "tests/tracking/test_track.py",
     "training/engine.py": f"{_RECORDS}, and a protocol",
+    "training/progress.py": _RECORDS,
     "training/result.py": "tests/test_api.py, which looks at results",
+    "training/training.py": f"{_RECORDS}; tests/training/test_private_rules.py plans with privacy",
 }
 
 

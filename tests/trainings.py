@@ -14,9 +14,9 @@ from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.registry import make_task
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.cohort import Selection
-from dynamite_fl.training.loop import Schedule, Training
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.server_optimizer import make_server
+from dynamite_fl.training.training import Schedule, Training
 
 DEVICES: dict[str, Any] = {
     "samples_per_second": [100, 150, 300, 600, 1200],

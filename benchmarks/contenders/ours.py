@@ -23,8 +23,10 @@ from dynamite_fl.simulation.devices import Devices
 from dynamite_fl.simulation.engine import SimulatedEngine
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.cohort import Selection
-from dynamite_fl.training.loop import Progress, Schedule, Training, begin, run_round
+from dynamite_fl.training.loop import begin, run_round
+from dynamite_fl.training.progress import Progress
 from dynamite_fl.training.rate_schedule import RateSchedule
+from dynamite_fl.training.training import Schedule, Training
 
 
 def make_training(data: Data, workers: int) -> Training:

@@ -19,8 +19,9 @@ from dynamite_fl.stream.stream import Stream
 from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.task import Task
-from dynamite_fl.training.loop import Schedule, Training, begin, rounds
+from dynamite_fl.training.loop import begin, rounds
 from dynamite_fl.training.rate_schedule import RateSchedule
+from dynamite_fl.training.training import Schedule, Training
 from tests.findings.algorithms import AlgorithmThree, AlgorithmTwo, Rows
 
 SIZES, FEATURES, CLASSES, ETA, SEED, K = [40, 90, 60, 30], 5, 3, 0.1, 3, 14

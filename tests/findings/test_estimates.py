@@ -14,8 +14,9 @@ from dynamite_fl.simulation.devices import Devices
 from dynamite_fl.simulation.engine import SimulatedEngine
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.task import Task
-from dynamite_fl.training.loop import Schedule, Training, begin, rounds
+from dynamite_fl.training.loop import begin, rounds
 from dynamite_fl.training.rate_schedule import RateSchedule
+from dynamite_fl.training.training import Schedule, Training
 from tests.client.tasks import Line
 
 N, EACH, CURVATURE, SPREAD, RATE = 4, 500, 1.5, 0.8, 0.02

@@ -15,8 +15,9 @@ from dynamite_fl.simulation.engine import SimulatedEngine
 from dynamite_fl.simulation.fleets import embedded_fleet
 from dynamite_fl.stream.stream import Stream
 from dynamite_fl.training.engine import Evaluation
-from dynamite_fl.training.loop import Schedule, Training, begin, rounds
+from dynamite_fl.training.loop import begin, rounds
 from dynamite_fl.training.rate_schedule import RateSchedule
+from dynamite_fl.training.training import Schedule, Training
 from tests.trainings import RATE, digits
 
 ROUNDS, SCALE = 60, 0.04  # of the paper's streams: by round 44 all has arrived

@@ -11,10 +11,11 @@ from dynamite_fl.control.registry import make_controller
 from dynamite_fl.flower.engine import FlowerEngine, Timeouts
 from dynamite_fl.training.averaging import ClippedMean
 from dynamite_fl.training.checkpoint import restore
-from dynamite_fl.training.loop import Schedule, Training, begin
+from dynamite_fl.training.loop import begin
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
+from dynamite_fl.training.training import Schedule, Training
 from tests.flower.lies import INTRODUCTIONS, LIES
 from tests.flower.lying_process import NODES
 from tests.flower.machines import Machines

@@ -27,18 +27,12 @@ from dynamite_fl.task.task import Task
 from dynamite_fl.training.aggregate import average
 from dynamite_fl.training.checkpoint import save
 from dynamite_fl.training.evaluate import arrived_sample, evaluate
-from dynamite_fl.training.loop import (
-    Round,
-    Schedule,
-    Training,
-    _round_order,
-    begin,
-    rounds,
-    run_round,
-)
+from dynamite_fl.training.loop import _round_order, begin, rounds, run_round
+from dynamite_fl.training.progress import Round
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
+from dynamite_fl.training.training import Schedule, Training
 from tests.models import ALL as MODELS
 from tests.models import FEATURES, batch_norm_net, data, dropout_net, task_of
 from tests.trainings import STREAM, training

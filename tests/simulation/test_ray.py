@@ -16,9 +16,9 @@ from dynamite_fl.errors import InvalidInput, WorkerError
 from dynamite_fl.simulation import ray as on_ray
 from dynamite_fl.simulation.engine import SimulatedEngine
 from dynamite_fl.simulation.ray import RayExecutor
-from dynamite_fl.training.loop import Training
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
+from dynamite_fl.training.training import Training
 from tests._cli.commands import dynamite
 from tests.flower.local_grid import LocalGrid
 from tests.processes import HANG_SECONDS, start_command, wait_until

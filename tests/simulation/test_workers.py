@@ -26,11 +26,12 @@ from dynamite_fl.simulation.engine import SimulatedEngine
 from dynamite_fl.simulation.workers import WorkerProcesses, is_placeholder, placeholder
 from dynamite_fl.task import losses
 from dynamite_fl.task.task import Task
-from dynamite_fl.training.loop import Schedule, Training, begin, rounds
+from dynamite_fl.training.loop import begin, rounds
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
+from dynamite_fl.training.training import Schedule, Training
 from tests.processes import HANG_SECONDS, is_running, wait_until
 
 pytestmark = pytest.mark.skipif(

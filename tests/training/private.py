@@ -9,10 +9,10 @@ from dynamite_fl.partitions import dirichlet
 from dynamite_fl.simulation.engine import SimulatedEngine
 from dynamite_fl.training.averaging import make_averaging
 from dynamite_fl.training.cohort import Selection
-from dynamite_fl.training.loop import Schedule, Training
 from dynamite_fl.training.private_mechanism import Mechanism, build_mechanism
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.server_optimizer import make_server
+from dynamite_fl.training.training import Schedule, Training
 from tests.trainings import LIMITS, RATE, digits
 
 CLIENTS = 20

@@ -15,11 +15,13 @@ from dynamite_fl.training.history import read_history
 from dynamite_fl.training.history_file import HistoryFile
 from dynamite_fl.training.identity import Identity
 from dynamite_fl.training.line_checks import check_of
-from dynamite_fl.training.loop import Progress, Training, begin, rounds
+from dynamite_fl.training.loop import begin, rounds
+from dynamite_fl.training.progress import Progress
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.server_optimizer import SERVER_OPTIMIZERS
 from dynamite_fl.training.session import Session
+from dynamite_fl.training.training import Training
 from tests.training.records import record
 from tests.trainings import STREAM, training
 

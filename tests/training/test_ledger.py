@@ -28,10 +28,17 @@ def test_what_remains() -> None:
 
 
 @pytest.mark.parametrize(
-    "book", [Ledger(rounds=3), Ledger(seconds=10.0), Ledger(cost=20.0), Ledger(cost=20.5)]
+    ("book", "name"),
+    [
+        (Ledger(rounds=3, seconds=10.0), "rounds"),
+        (Ledger(seconds=10.0, cost=20.0), "deadline"),
+        (Ledger(cost=20.0), "budget"),
+        (Ledger(cost=20.5), "budget"),
+    ],
 )
-def test_a_limit_that_is_used_up_leaves_no_round(book: Ledger) -> None:
+def test_a_limit_that_is_used_up_leaves_no_round_and_is_named(book: Ledger, name: str) -> None:
     assert book.remaining(LIMITS) is None
+    assert book.used_up(LIMITS) == name
 
 
 def test_a_limit_is_never_passed() -> None:

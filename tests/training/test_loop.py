@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamite_fl import Infeasible
-from dynamite_fl.errors import Diverged, InvalidInput
+from dynamite_fl.errors import InvalidInput
 from dynamite_fl.training.ledger import Ledger
 from dynamite_fl.training.loop import begin, rounds, run_round
 from dynamite_fl.training.rate_schedule import RateSchedule
-from dynamite_fl.training.server_optimizer import FedAvgM
-from dynamite_fl.training.server_step import ServerState
 from tests.examples import examples
 from tests.trainings import LIMITS, digits, training
 
@@ -117,14 +115,6 @@ def test_samples_that_are_not_finite_end_the_training() -> None:
         run_round(trained, begin(trained))
 
 
-def test_a_training_that_leaves_all_numbers_ends() -> None:
-    trained = training("fedavg", model="perceptron", rate=RateSchedule(1e30))
-    with pytest.raises(
-        Diverged, match=r"at the learning rate 1e\+30 .* set training.learning_rate"
-    ):
-        list(rounds(trained, begin(trained)))
-
-
 def test_nobody_there_costs_time_but_changes_nothing() -> None:
     trained = training("fedavg", devices={"availability": 1e-9})
     start = begin(trained)
@@ -191,45 +181,3 @@ def test_clients_step_at_the_rate_of_the_round() -> None:
     slow = training("fedavg", rate=RateSchedule(0.2 * 0.1))
     first, again = (run_round(given, begin(given))[0].weights for given in (warm, slow))
     assert torch.equal(first, again)
-
-
-def test_the_controller_sees_the_average_whatever_the_server_makes_of_it() -> None:
-    plain, other = (training("dynamite-feedback", server=name) for name in ("average", "fedadam"))
-    (left, one), (right, two) = (run_round(given, begin(given)) for given in (plain, other))
-    assert not torch.equal(left.weights, right.weights)
-    path, same = one.outcome.report.path, two.outcome.report.path
-    assert path is not None
-    assert same is not None
-    assert np.array_equal(path.first_half, same.first_half)
-    assert np.array_equal(path.second_half, same.second_half)
-
-
-def test_the_server_carries_its_momentum_from_round_to_round() -> None:
-    trained = training("fedavg", server="fedavgm")
-    progress = begin(trained)
-    weights, velocity = progress.weights.double(), torch.zeros_like(progress.weights).double()
-    for _ in range(4):
-        progress, played = run_round(trained, progress)
-        samples = torch.from_numpy(played.outcome.report.samples).double()
-        average = (samples / samples.sum()) @ torch.stack(played.outcome.updates).double()
-        velocity = 0.9 * velocity + (weights - average)
-        weights = weights - velocity
-        assert torch.allclose(progress.weights.double(), weights, atol=1e-6)
-        weights = progress.weights.double()  # so that rounding does not add up
-
-
-def test_without_an_update_the_server_takes_no_step() -> None:
-    trained = training("fedavg", server="fedavgm", devices={"availability": 1e-9})
-    start = begin(trained)
-    state = ServerState(first_moment=torch.ones_like(start.weights))
-    progress, _ = run_round(trained, replace(start, server=state))
-    assert torch.equal(progress.weights, start.weights)
-    assert progress.server is state
-
-
-def test_a_server_whose_step_leaves_all_numbers_ends_the_training() -> None:
-    trained = replace(training("fedavg"), server=FedAvgM(learning_rate=10.0))
-    start = begin(trained)
-    state = ServerState(first_moment=torch.full_like(start.weights, 3e38))
-    with pytest.raises(Diverged, match=r"in round 1 the step .* smaller server.learning_rate"):
-        run_round(trained, replace(start, server=state))

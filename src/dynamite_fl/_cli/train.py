@@ -21,7 +21,7 @@ from dynamite_fl.training.history import History, rounds_so_far
 from dynamite_fl.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from dynamite_fl.training.loop import Training
+    from dynamite_fl.training.training import Training
 
 
 def train_simulated(

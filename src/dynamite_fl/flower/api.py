@@ -40,7 +40,6 @@ from dynamite_fl.task.fingerprint import fingerprint
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.trial import try_task
 from dynamite_fl.training.averaging import Averaging
-from dynamite_fl.training.loop import Training
 from dynamite_fl.training.privacy import Privacy
 from dynamite_fl.training.private_mechanism import node_privacy
 from dynamite_fl.training.result import Result as Result
@@ -49,6 +48,7 @@ from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.server_optimizer import ServerOptimizer
 from dynamite_fl.training.session import Session
+from dynamite_fl.training.training import Training
 
 ProbeGradient = Literal["whole", "sketch"]
 

@@ -31,9 +31,9 @@ from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.trial import try_task
 from dynamite_fl.training.averaging import Averaging, ClippedMean, Mean
-from dynamite_fl.training.loop import Training
 from dynamite_fl.training.private_mechanism import node_privacy
 from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.training import Training
 
 
 def build_client(

@@ -24,11 +24,12 @@ from dynamite_fl.training.cohort import Selection
 from dynamite_fl.training.describe import describe
 from dynamite_fl.training.engine import Engine
 from dynamite_fl.training.history import History
-from dynamite_fl.training.loop import Schedule, Training, begin, rounds
+from dynamite_fl.training.loop import begin, rounds
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.server_optimizer import ServerOptimizer
 from dynamite_fl.training.server_step import AveragedRound, ServerState
+from dynamite_fl.training.training import Schedule, Training
 
 _log = logging.getLogger(__name__)
 

@@ -35,9 +35,9 @@ from dynamite_fl.task.task import Task
 from dynamite_fl.task.trial import try_task
 from dynamite_fl.training.averaging import Mean
 from dynamite_fl.training.cohort import Selection
-from dynamite_fl.training.loop import Schedule, Training
 from dynamite_fl.training.pilot import pilot
 from dynamite_fl.training.private_mechanism import Mechanism, build_mechanism
+from dynamite_fl.training.training import Schedule, Training
 
 # A function that runs a trial of so many rounds and returns what it measured, which is given to
 # the controller as settings.

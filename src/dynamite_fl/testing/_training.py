@@ -15,8 +15,8 @@ from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.registry import make_task
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.cohort import Selection
-from dynamite_fl.training.loop import Schedule, Training
 from dynamite_fl.training.rate_schedule import RateSchedule
+from dynamite_fl.training.training import Schedule, Training
 
 LEARNING_RATE = 0.05
 ROUNDS = 8

@@ -21,7 +21,9 @@ from dynamite_fl.stream.buffer import POLICIES
 from dynamite_fl.testing._training import Setting, small_training
 from dynamite_fl.training.checkpoint import Checkpoint
 from dynamite_fl.training.codec import load_record, save_record
-from dynamite_fl.training.loop import Progress, Round, Training, begin, rounds
+from dynamite_fl.training.loop import begin, rounds
+from dynamite_fl.training.progress import Progress, Round
+from dynamite_fl.training.training import Training
 
 Check = Callable[[Controller[Any]], None]
 

@@ -14,8 +14,9 @@ from dynamite_fl.client.messages import ClientState
 from dynamite_fl.errors import RunFolderError
 from dynamite_fl.training.codec import load_record, save_model, save_record
 from dynamite_fl.training.history_file import keep_first_rounds
-from dynamite_fl.training.loop import Progress, Training
+from dynamite_fl.training.progress import Progress
 from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.training import Training
 
 
 @dataclass(frozen=True, eq=False)

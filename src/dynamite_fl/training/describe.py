@@ -8,8 +8,9 @@ import numpy as np
 from dynamite_fl.records import FloatArray
 from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.engine import Evaluation
-from dynamite_fl.training.loop import Round, Training
+from dynamite_fl.training.progress import Round
 from dynamite_fl.training.round_record import RoundRecord
+from dynamite_fl.training.training import Training
 
 _MOST_LISTED = 200  # clients; rounds of more clients do not list them
 

@@ -6,7 +6,7 @@ first batch at the global model, which costs nothing. A model is ruined in one o
 
 - Its loss has lost half of what the training has gained, by more than chance explains.
 - Nothing is learned from the start, as if the first rounds had killed the hidden units. At a rate
-  that the job gives, this may also mean that the rate is small, so the loop decides what it means.
+  that the job gives, this may also mean that the rate is small, so ``recovery.py`` decides.
 """
 
 import math

@@ -72,6 +72,12 @@ class Ledger:
             return None
         return replace(limits, deadline=deadline, budget=budget, rounds=rounds)
 
+    def used_up(self, limits: Limits) -> str:
+        """Return the name of the limit that is used up, if ``remaining`` returns None."""
+        if limits.rounds is not None and self.rounds >= limits.rounds:
+            return "rounds"
+        return "deadline" if self.seconds >= limits.deadline else "budget"
+
     def keeps(self, limits: Limits, *, cost: float) -> bool:
         """Return whether the budget is enough for this much more."""
         return cost <= limits.budget - self.cost

@@ -7,183 +7,33 @@ A probe is a measurement of the loss: clients take it when a round begins, if th
 measures the loss. It costs traffic and computation, so it is left out of some rounds.
 """
 
-import math
-import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from dynamite_fl.control.controller import Controller, checked_decision
-from dynamite_fl.control.estimate.speed import (
-    SpeedEstimates,
-    estimated_fleet,
-    first_estimates,
-    update_speeds,
-)
-from dynamite_fl.errors import Diverged
+from dynamite_fl.control.controller import checked_decision
+from dynamite_fl.control.estimate.speed import estimated_fleet, first_estimates, update_speeds
 from dynamite_fl.plan.feasibility import Infeasible
-from dynamite_fl.records import (
-    Fleet,
-    FloatArray,
-    IntArray,
-    LearningRateWarning,
-    Limits,
-    Plan,
-)
+from dynamite_fl.records import FloatArray, Limits
 from dynamite_fl.reports import RoundReport
-from dynamite_fl.training.aggregate import are_sound, sound_average
-from dynamite_fl.training.averaging import Averaging, Mean
-from dynamite_fl.training.cohort import Cohort, Selection, averaging_weights, draw_cohort
-from dynamite_fl.training.combine import combine
-from dynamite_fl.training.engine import Engine, Evaluation, RoundOrder, RoundOutcome
-from dynamite_fl.training.guard import Guard, after_return, judge, mean_loss
+from dynamite_fl.training.cohort import Cohort, draw_cohort
+from dynamite_fl.training.engine import Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.training.ledger import Ledger
-from dynamite_fl.training.mean_path import with_path
-from dynamite_fl.training.private_average import private_average
+from dynamite_fl.training.new_model import average_updates, take_server_step
 from dynamite_fl.training.private_cohort import draw_private_cohort
 from dynamite_fl.training.private_mechanism import Mechanism, PrivacyState, require_a_round
-from dynamite_fl.training.private_rules import check_private, rounds_left, with_private_rounds
-from dynamite_fl.training.rate_choice import (
-    RateChoice,
-    after_round,
-    rate_of_round,
-    trial_of_round,
+from dynamite_fl.training.private_rules import (
+    check_private,
+    is_epsilon_used_up,
+    spent_epsilon,
+    with_private_rounds,
 )
-from dynamite_fl.training.rate_schedule import RateSchedule
-from dynamite_fl.training.server_optimizer import Average, ServerOptimizer
-from dynamite_fl.training.server_step import AveragedRound, ServerState, server_step
+from dynamite_fl.training.progress import Progress, Round
+from dynamite_fl.training.rate_choice import after_round, rate_of_round, trial_of_round
+from dynamite_fl.training.recovery import judge_last_model, judge_model, return_to_good_model
 from dynamite_fl.training.traffic import path_traffic, probe_traffic, traffic
-
-_MOST_RETURNS = 3  # in a row to the same model, at a learning rate that the job gives
-_MOST_RETURNS_OF_CHOSEN_RATES = 8  # likewise, as chosen rates are lowered every time
-_IDLE_ROUNDS = 10  # without a lower loss, at a learning rate that the job gives
-_FIRST_RISE = 0.5  # of the test loss, which a model that has learned nothing yet may have
-_SAFE_SHARE = 0.5  # of the largest stable rate, in advice
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Which clients take part in a round, and in which rounds there are evaluations and probes.
-
-    Attributes:
-        selection: How the clients of a round are drawn.
-        evaluate_every: The number of rounds from one evaluation to the next. The last round is
-            always evaluated.
-        probe_every: The number of rounds from one probe to the next.
-        free_probes: Whether measurements for the controller cost nothing, as in the paper's
-            experiments: neither money nor, on simulated devices, time. Clients then follow
-            Algorithm 3 to the letter, and save no gradients.
-        sketches: Whether clients send a sketch of a probe's gradient instead of the gradient.
-        seed: The seed of everything that is drawn at random.
-    """
-
-    selection: Selection = field(default_factory=Selection)
-    evaluate_every: int = 1
-    probe_every: int = 1
-    free_probes: bool = False
-    sketches: bool = False
-    seed: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Training:
-    """Everything that a training consists of.
-
-    Attributes:
-        engine: Runs rounds, on simulated or on real devices.
-        controller: Decides the local steps and batch sizes of each round.
-        limits: The limits of the whole training.
-        schedule: Which clients take part, and when there are evaluations and probes.
-        fleet: The devices before the first round. Their speeds are first guesses.
-        learning_rate: The learning rate of each round; None if it is to be chosen.
-        server: How the server turns averages into global models.
-        averaging: How the local models of a round are averaged.
-        privacy: Protects what clients contribute; None for no differential privacy.
-    """
-
-    engine: Engine
-    controller: Controller[Any]
-    limits: Limits
-    schedule: Schedule
-    fleet: Fleet
-    learning_rate: RateSchedule | None
-    server: ServerOptimizer = field(default_factory=Average)
-    averaging: Averaging = field(default_factory=Mean)
-    privacy: Mechanism | None = None
-
-    @property
-    def planned_limits(self) -> Limits:
-        """The limits with no more rounds than ``epsilon`` allows."""
-        if self.privacy is None:
-            return self.limits
-        return with_private_rounds(self.limits, self.privacy, self.privacy.first_state())
-
-
-@dataclass(frozen=True, eq=False)
-class Progress:
-    """The state of a training between two rounds.
-
-    A resume needs this and the states of the clients, and nothing else.
-
-    Attributes:
-        weights: The global model, (d,).
-        ledger: The record of time and cost spent.
-        plan: The plan of the next round.
-        cohort: The indices of the next round's clients in the fleet, (m,).
-        draws: How often each of them was drawn, (m,).
-        probe: Whether the next round has a probe.
-        samples: The number of samples that each client last reported, D_i, (n,).
-        speeds: The estimated speed of every client.
-        control: The controller's state.
-        server: The server optimiser's state.
-        rate: What is known about learning rates.
-        trial: The kind of trial of learning rates in the next round, one of ``RATE_TRIALS``.
-        guard: The last good model, and what tells a good one from a ruined one.
-        ended: The limit that ended the training; None if there is a next round.
-        private: The state of differential privacy; None without it.
-    """
-
-    weights: Tensor
-    ledger: Ledger
-    plan: Plan
-    cohort: IntArray
-    draws: IntArray
-    probe: bool
-    samples: FloatArray
-    speeds: SpeedEstimates
-    control: Any
-    server: ServerState = field(default_factory=ServerState)
-    rate: RateChoice = field(default_factory=RateChoice)
-    trial: str = "none"
-    guard: Guard = field(default_factory=Guard)
-    ended: str | None = None
-    private: PrivacyState | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Round:
-    """A finished round, for the history.
-
-    Attributes:
-        plan: The plan of the round.
-        outcome: What the engine returned.
-        ledger: The record of time and cost spent, including this round.
-        refused: The number of updates that could not be averaged.
-        returned: Whether the training returned to an earlier model because the present one is
-            ruined.
-        evaluation: The evaluation of the new global model; None if it was not due.
-    """
-
-    plan: Plan
-    outcome: RoundOutcome
-    ledger: Ledger
-    refused: int
-    returned: bool
-    evaluation: Evaluation | None
+from dynamite_fl.training.training import Training
 
 
 def begin(training: Training) -> Progress:
@@ -231,140 +81,31 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     # 1. The engine has the cohort train as planned.
     order = _round_order(training, progress)
     outcome = training.engine.run_round(order)
-    # 2. The guard judges the model that the round began with. With differential privacy nothing
-    #    is known of clients' losses, so there is no guard.
-    guard, is_ruined = progress.guard, False
-    if training.privacy is None:
-        guard, is_ruined = _judge(training, progress, outcome.report)
-    # 3. The local models are averaged, so that no client is favoured by how cohorts are drawn.
-    #    Invalid ones are refused. The server's optimiser makes the new global model of the
-    #    average. If the model was ruined, or if all updates are invalid, the training returns to
-    #    the last good model instead.
-    progress, averaged, outcome, refused = _average(training, progress, outcome)
-    returned = is_ruined or (refused > 0 and averaged is None)
+    # 2. The guard judges the model that the round began with.
+    progress, is_ruined = judge_model(training, progress, outcome.report)
+    # 3. The server averages the valid updates.
+    average = average_updates(training, progress, outcome)
+    progress, report = replace(progress, private=average.private), average.report
+    # 4. The server makes the new global model of the average. If the old model was ruined, or if
+    #    all updates are invalid, the training returns to the last good model instead.
+    returned = is_ruined or average.are_all_refused
     if returned:
-        report = _ruined_report(progress, outcome.report, is_ruined=is_ruined)
-        outcome = replace(outcome, report=report)
-        progress = _return_to_good(training, progress, guard, report)
+        progress, report = return_to_good_model(training, progress, report, is_ruined=is_ruined)
     else:
-        weights, server = _server_step(training, progress, averaged)
-        progress = replace(progress, weights=weights, server=server, guard=guard)
-    # 4. The ledger is charged for all work and traffic.
-    ledger = progress.ledger.charge(
-        seconds=outcome.seconds,
-        cost=_round_cost(training, order, outcome.samples, outcome.gradients / order.cohort.size),
-        samples=outcome.samples,
-        sent_bytes=outcome.sent_bytes,
-        epsilon=_epsilon(training, progress),
-        limits=training.limits,
-    )
-    # 5. The controller plans the next round, or the training ends if the limits allow none.
-    rate = after_round(progress.rate, outcome.report, tried=order.rate_trial != "none")
+        progress = take_server_step(training, progress, average.averaged)
+    outcome = replace(outcome, report=report)
+    # 5. The ledger is charged for all work and traffic.
+    ledger = _charged(training, progress, order, outcome)
+    # 6. The controller plans the next round, or the training ends if the limits allow none.
+    rate = after_round(progress.rate, report, tried=order.rate_trial != "none")
     progress = _plan_next(training, replace(progress, ledger=ledger, rate=rate), outcome)
-    # 6. The new global model is evaluated if that is due, and always at the end.
-    evaluation = None
-    if progress.ended or ledger.rounds % training.schedule.evaluate_every == 0:
-        evaluation = training.engine.evaluate(progress.weights, ledger.rounds)
-    if evaluation is not None and training.privacy is not None:
-        evaluation = replace(evaluation, stream_loss=None)  # it is of clients' own samples
+    # 7. The new global model is evaluated if that is due, and always at the end.
+    evaluation = _evaluation_if_due(training, progress)
+    # 8. No later round judges the last model, so that its evaluation does.
     if progress.ended and evaluation is not None:
-        progress, evaluation, is_ruined = _judge_last(training, progress, evaluation)
+        progress, evaluation, is_ruined = judge_last_model(training, progress, evaluation)
         returned |= is_ruined
-    return progress, Round(order.plan, outcome, ledger, refused, returned, evaluation)
-
-
-def _judge(training: Training, progress: Progress, report: RoundReport) -> tuple[Guard, bool]:
-    """Return the guard after a round, and whether the model that the round began with is ruined.
-
-    A training whose rate is chosen must learn something in its first rounds. If it does not, the
-    model counts as ruined, and a smaller rate is tried.
-    """
-    if not report.present.any() or not report.first_losses.size:  # nobody measured the loss
-        return progress.guard, False
-    loss, variance = mean_loss(report.first_losses, report.samples)
-    guard, ruined = judge(progress.guard, loss, variance, progress.weights, progress.server)
-    return guard, ruined or (guard.is_idle and training.learning_rate is None)
-
-
-def _ruined_report(progress: Progress, report: RoundReport, *, is_ruined: bool) -> RoundReport:
-    """Return the report of a round whose result is given up.
-
-    Args:
-        progress: The progress before the round.
-        report: The report.
-        is_ruined: Whether the model was ruined before the round. Otherwise the round's own updates
-            cannot be averaged.
-    """
-    is_known = is_ruined and not math.isnan(progress.rate.last)
-    rate = progress.rate.last if is_known else report.learning_rate
-    return replace(report, path=None, probe=None, ruining_rate=rate)
-
-
-def _return_to_good(
-    training: Training, progress: Progress, guard: Guard, report: RoundReport
-) -> Progress:
-    """Return the progress at the last good model.
-
-    Raises:
-        Diverged: The training has returned to this model too often.
-    """
-    guard = after_return(guard)
-    most = _MOST_RETURNS if training.learning_rate else _MOST_RETURNS_OF_CHOSEN_RATES
-    if guard.returns >= most:
-        raise _diverged(training, after_round(progress.rate, report, tried=False))
-    good = progress.weights if guard.good_weights is None else guard.good_weights
-    return replace(progress, weights=good, server=guard.good_server, guard=guard)
-
-
-def _judge_last(
-    training: Training, progress: Progress, evaluation: Evaluation
-) -> tuple[Progress, Evaluation, bool]:
-    """Judge the last model by its test loss, as no later round measures its loss.
-
-    Returns:
-        The progress and the evaluation, both of the last good model if the last model is ruined;
-        and whether that is so.
-
-    Raises:
-        Diverged: The last good model has learned nothing.
-    """
-    guard = progress.guard
-    if guard.is_back and not guard.has_learned:
-        raise _diverged(training, progress.rate)
-    if training.learning_rate is not None and guard.idle_rounds >= _IDLE_ROUNDS:
-        warnings.warn(
-            f"the loss has hardly fallen in {progress.ledger.rounds} rounds: the learning rate "
-            f"{progress.rate.last:.3g} may be too large or too small; leave training.learning_rate "
-            "out to have it chosen",
-            LearningRateWarning,
-            stacklevel=2,
-        )
-    if guard.good_weights is None or guard.is_back:
-        return progress, evaluation, False
-    good = training.engine.evaluate(guard.good_weights, progress.ledger.rounds)
-    rise = evaluation.loss - good.loss
-    most = guard.limit - guard.best_loss
-    if not guard.has_learned:  # a few steps on few samples may well raise the test loss a little
-        most = max(most, _FIRST_RISE * abs(good.loss))
-    if not math.isfinite(good.loss) or rise <= most:
-        return progress, evaluation, False
-    if not guard.has_learned:
-        raise _diverged(training, progress.rate)
-    return replace(progress, weights=guard.good_weights, server=guard.good_server), good, True
-
-
-def _diverged(training: Training, rate: RateChoice) -> Diverged:
-    """Return the error of a training that cannot learn at its learning rate."""
-    message = f"at the learning rate {rate.last:.3g} the model is ruined and nothing is learned"
-    if training.learning_rate is None:
-        return Diverged(f"{message}, though the rate was lowered: check the data and the loss")
-    would_do = _SAFE_SHARE * rate.estimate.stable
-    if not math.isfinite(would_do):
-        return Diverged(f"{message}: leave training.learning_rate out to have it chosen")
-    return Diverged(
-        f"{message}: set training.learning_rate to {would_do:.2g} or less, or leave it out to have "
-        "it chosen"
-    )
+    return progress, Round(order.plan, outcome, ledger, average.refused, returned, evaluation)
 
 
 def _round_order(training: Training, progress: Progress) -> RoundOrder:
@@ -392,87 +133,30 @@ def _round_order(training: Training, progress: Progress) -> RoundOrder:
     )
 
 
-def _average(
-    training: Training, progress: Progress, outcome: RoundOutcome
-) -> tuple[Progress, AveragedRound | None, RoundOutcome, int]:
-    """Average the updates of a round, with differential privacy if the training has it.
-
-    Returns:
-        The progress, with the privacy that was spent; and what ``_plain_average`` returns.
-    """
-    if training.privacy is None or progress.private is None:
-        return progress, *_plain_average(training, progress, outcome)
-    averaged, outcome, refused, private = private_average(
-        training.privacy, progress.private, progress.weights, outcome
+def _charged(
+    training: Training, progress: Progress, order: RoundOrder, outcome: RoundOutcome
+) -> Ledger:
+    """Return the ledger after a round."""
+    share_with_gradient = outcome.gradients / order.cohort.size
+    return progress.ledger.charge(
+        seconds=outcome.seconds,
+        cost=_round_cost(training, order, outcome.samples, share_with_gradient),
+        samples=outcome.samples,
+        sent_bytes=outcome.sent_bytes,
+        epsilon=spent_epsilon(training.privacy, progress.private),
+        limits=training.limits,
     )
-    return replace(progress, private=private), averaged, outcome, refused
 
 
-def _epsilon(training: Training, progress: Progress) -> float:
-    """Return the privacy loss of all rounds so far; 0 without differential privacy."""
-    if training.privacy is None or progress.private is None:
-        return 0.0
-    return training.privacy.accountant.epsilon(progress.private.releases)
-
-
-def _plain_average(
-    training: Training, progress: Progress, outcome: RoundOutcome
-) -> tuple[AveragedRound | None, RoundOutcome, int]:
-    """Average the updates of a round.
-
-    Returns:
-        The averaged updates, or None if there is no valid one; the outcome, with the mean path of
-        the averaged updates if clients measured it; and the number of refused updates.
-    """
-    weights, trained = progress.weights, training.engine.size.trained
-    cohort = Cohort(progress.cohort, progress.draws)
-    client_weights, factor = averaging_weights(
-        cohort, training.schedule.selection, outcome.report.samples, progress.samples
-    )
-    client_weights = client_weights[outcome.report.present]
-    is_mean = isinstance(training.averaging, Mean)
-    if is_mean:
-        average, is_averaged = sound_average(outcome.updates, client_weights, weights)
-    else:
-        is_averaged = are_sound(outcome.updates, weights)
-    refused = int((~is_averaged).sum())
-    if not is_averaged.any():
-        return None, outcome, refused
-    updates = [update for update, used in zip(outcome.updates, is_averaged, strict=True) if used]
-    counted = client_weights[is_averaged]
-    if is_mean:
-        shares = counted / counted.sum()
-        averaged = AveragedRound(weights, average, updates, shares)
-        movement = averaged.movement
-        averaged = averaged.stretched(factor, trained)
-    else:  # which is no unbiased average anyway
-        robust = combine(training.averaging, weights, updates, counted, trained)
-        averaged = AveragedRound(weights, robust.average, updates, robust.shares, robust.scales)
-        shares, movement = robust.shares * robust.scales, weights - robust.linear
-    if outcome.paths:  # of the local steps, whatever the server makes of their average
-        report = with_path(outcome, is_averaged, shares, movement[:trained])
-        outcome = replace(outcome, report=report)
-    return averaged, outcome, refused
-
-
-def _server_step(
-    training: Training, progress: Progress, averaged: AveragedRound | None
-) -> tuple[Tensor, ServerState]:
-    """Return the new global model and the server optimiser's state; without updates, the old ones.
-
-    Raises:
-        Diverged: The new global model is not finite.
-    """
-    if averaged is None:
-        return progress.weights, progress.server
-    trained = training.engine.size.trained
-    weights, state = server_step(training.server, averaged, progress.server, trained)
-    if not torch.isfinite(weights).all():
-        raise Diverged(
-            f"in round {progress.ledger.rounds + 1} the step of the server is not finite: try a "
-            "smaller server.learning_rate, or another server"
-        )
-    return weights, state
+def _evaluation_if_due(training: Training, progress: Progress) -> Evaluation | None:
+    """Evaluate the global model at the end and every so many rounds; otherwise return None."""
+    rounds_done = progress.ledger.rounds
+    if not progress.ended and rounds_done % training.schedule.evaluate_every != 0:
+        return None
+    evaluation = training.engine.evaluate(progress.weights, rounds_done)
+    if training.privacy is not None:
+        evaluation = replace(evaluation, stream_loss=None)  # it is of clients' own samples
+    return evaluation
 
 
 def _round_cost(training: Training, order: RoundOrder, samples: int, gradients: float) -> float:
@@ -493,8 +177,8 @@ def _plan_next(training: Training, progress: Progress, outcome: RoundOutcome) ->
     """Return the progress with the next round's plan, or with the limit that ended the training."""
     remaining = progress.ledger.remaining(training.limits)
     if remaining is None:
-        return replace(progress, ended=_used_up_limit(training.limits, progress.ledger))
-    if is_privacy_used_up(training, progress):
+        return replace(progress, ended=progress.ledger.used_up(training.limits))
+    if is_epsilon_used_up(training.privacy, progress.private):
         return replace(progress, ended="epsilon")
     samples = _with_reported(progress.samples, outcome.report)
     cohort, private = _draw_cohort(training, samples, progress.ledger.rounds + 1, progress.private)
@@ -521,13 +205,6 @@ def _plan_next(training: Training, progress: Progress, outcome: RoundOutcome) ->
         private=private,
     )
     return _decide_probe(training, progress)
-
-
-def is_privacy_used_up(training: Training, progress: Progress) -> bool:
-    """Return whether one more round would spend more than epsilon."""
-    if training.privacy is None or progress.private is None:
-        return False
-    return rounds_left(training.privacy, progress.private) == 0
 
 
 def _check_private(training: Training, mechanism: Mechanism) -> None:
@@ -560,13 +237,6 @@ def _draw_cohort(
     )
     drawn_once = np.ones(clients.size, dtype=np.int64)
     return Cohort(clients, drawn_once), replace(private, is_cohort_empty=is_empty)
-
-
-def _used_up_limit(limits: Limits, ledger: Ledger) -> str:
-    """Return the name of the limit that is used up."""
-    if limits.rounds is not None and ledger.rounds >= limits.rounds:
-        return "rounds"
-    return "deadline" if ledger.seconds >= limits.deadline else "budget"
 
 
 def _with_reported(samples: FloatArray, report: RoundReport) -> FloatArray:

@@ -11,9 +11,10 @@ from dynamite_fl.control.estimate.loss import gradient_variance, known_means, lo
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import Limits
 from dynamite_fl.training.engine import Engine
-from dynamite_fl.training.loop import Schedule, Training, begin, rounds
+from dynamite_fl.training.loop import begin, rounds
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.threads import one_thread
+from dynamite_fl.training.training import Schedule, Training
 
 
 def pilot(

@@ -75,6 +75,20 @@ def rounds_left(mechanism: Mechanism, state: PrivacyState) -> int:
     return max(mechanism.most_releases - state.releases, 0)
 
 
+def is_epsilon_used_up(mechanism: Mechanism | None, state: PrivacyState | None) -> bool:
+    """Return whether one more round would spend more than epsilon; never without privacy."""
+    if mechanism is None or state is None:
+        return False
+    return rounds_left(mechanism, state) == 0
+
+
+def spent_epsilon(mechanism: Mechanism | None, state: PrivacyState | None) -> float:
+    """Return the privacy loss of all rounds so far; 0 without differential privacy."""
+    if mechanism is None or state is None:
+        return 0.0
+    return mechanism.accountant.epsilon(state.releases)
+
+
 def with_private_rounds(limits: Limits, mechanism: Mechanism | None, state: PrivacyState) -> Limits:
     """Return the limits with no more rounds than epsilon allows.
 

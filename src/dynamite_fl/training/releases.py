@@ -9,8 +9,10 @@ from dataclasses import replace
 
 from dynamite_fl._atomic import write_atomically
 from dynamite_fl.errors import RunFolderError
-from dynamite_fl.training.loop import Progress, Training, is_privacy_used_up
+from dynamite_fl.training.private_rules import is_epsilon_used_up, spent_epsilon
+from dynamite_fl.training.progress import Progress
 from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.training import Training
 
 
 def note_release(training: Training, folder: RunFolder | None, progress: Progress) -> None:
@@ -35,11 +37,8 @@ def with_lost_releases(training: Training, folder: RunFolder, progress: Progress
         raise RunFolderError(f"{folder.releases} is damaged: {error}") from None
     if begun <= progress.private.releases or progress.ended is not None:
         return progress
-    progress = replace(
-        progress,
-        private=replace(progress.private, releases=begun),
-        ledger=replace(progress.ledger, epsilon=training.privacy.accountant.epsilon(begun)),
-    )
-    if is_privacy_used_up(training, progress):
-        return replace(progress, ended="epsilon")
-    return progress
+    private = replace(progress.private, releases=begun)
+    ledger = replace(progress.ledger, epsilon=spent_epsilon(training.privacy, private))
+    is_used_up = is_epsilon_used_up(training.privacy, private)
+    ended = "epsilon" if is_used_up else None
+    return replace(progress, private=private, ledger=ledger, ended=ended)

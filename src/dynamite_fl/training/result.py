@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from dynamite_fl._format import metric_value
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.history import History
-from dynamite_fl.training.loop import Training
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Outcome
+from dynamite_fl.training.training import Training
 
 
 @dataclass(frozen=True, eq=False)

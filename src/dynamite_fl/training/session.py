@@ -21,11 +21,13 @@ from dynamite_fl.training.checkpoint import restore, save, save_result
 from dynamite_fl.training.describe import describe
 from dynamite_fl.training.history import History, read_history
 from dynamite_fl.training.history_file import HistoryFile
-from dynamite_fl.training.loop import Progress, Training, begin, rounds
+from dynamite_fl.training.loop import begin, rounds
+from dynamite_fl.training.progress import Progress
 from dynamite_fl.training.releases import note_release, with_lost_releases
 from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.threads import one_thread
+from dynamite_fl.training.training import Training
 
 OnRound = Callable[[RoundRecord], None]
 

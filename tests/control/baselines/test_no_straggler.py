@@ -8,7 +8,9 @@ from dynamite_fl import Fleet
 from dynamite_fl.control.baselines.no_straggler import NoStraggler
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.training.engine import RoundOrder
-from dynamite_fl.training.loop import Progress, Training, begin
+from dynamite_fl.training.loop import begin
+from dynamite_fl.training.progress import Progress
+from dynamite_fl.training.training import Training
 from tests.control.baselines.fleets import ALL, FLEET, LIMITS, STEADY
 from tests.trainings import RATE, training
 

@@ -1,0 +1,133 @@
+"""Recovery from ruined models: the training returns to the last good model, or it ends.
+
+``guard.py`` tells good models from ruined ones. Here its judgement has consequences.
+"""
+
+import math
+import warnings
+from dataclasses import replace
+
+from dynamite_fl.errors import Diverged
+from dynamite_fl.records import LearningRateWarning
+from dynamite_fl.reports import RoundReport
+from dynamite_fl.training.engine import Evaluation
+from dynamite_fl.training.guard import after_return, judge, mean_loss
+from dynamite_fl.training.progress import Progress
+from dynamite_fl.training.rate_choice import RateChoice, after_round
+from dynamite_fl.training.training import Training
+
+_MOST_RETURNS = 3  # in a row to the same model, at a learning rate that the job gives
+_MOST_RETURNS_OF_CHOSEN_RATES = 8  # likewise, as chosen rates are lowered every time
+_IDLE_ROUNDS = 10  # without a lower loss, at a learning rate that the job gives
+_FIRST_RISE = 0.5  # of the test loss, which a model that has learned nothing yet may have
+_SAFE_SHARE = 0.5  # of the largest stable rate, in advice
+
+
+def judge_model(
+    training: Training, progress: Progress, report: RoundReport
+) -> tuple[Progress, bool]:
+    """Judge the model that a round began with, by the losses that clients measured at it.
+
+    A training whose rate is chosen must learn something in its first rounds. If it does not, the
+    model counts as ruined, and a smaller rate is tried. With differential privacy, the server does
+    not know clients' losses, and judges nothing.
+
+    Returns:
+        The progress with what the guard knows now, and whether the model is ruined.
+    """
+    if training.privacy is not None:
+        return progress, False
+    if not report.present.any() or not report.first_losses.size:  # nobody measured the loss
+        return progress, False
+    loss, variance = mean_loss(report.first_losses, report.samples)
+    guard, is_ruined = judge(progress.guard, loss, variance, progress.weights, progress.server)
+    is_ruined = is_ruined or (guard.is_idle and training.learning_rate is None)
+    return replace(progress, guard=guard), is_ruined
+
+
+def return_to_good_model(
+    training: Training, progress: Progress, report: RoundReport, *, is_ruined: bool
+) -> tuple[Progress, RoundReport]:
+    """Return the progress at the last good model, and the report of the round that is given up.
+
+    Args:
+        training: The training.
+        progress: The progress after the model was judged.
+        report: The report of the round.
+        is_ruined: Whether the model was ruined before the round. Otherwise the round's own updates
+            are invalid.
+
+    Raises:
+        Diverged: The training has returned to this model too often.
+    """
+    report = _without_measurements(progress.rate, report, is_ruined=is_ruined)
+    guard = after_return(progress.guard)
+    most = _MOST_RETURNS if training.learning_rate else _MOST_RETURNS_OF_CHOSEN_RATES
+    if guard.returns >= most:
+        raise _diverged(training, after_round(progress.rate, report, tried=False))
+    good = progress.weights if guard.good_weights is None else guard.good_weights
+    return replace(progress, weights=good, server=guard.good_server, guard=guard), report
+
+
+def _without_measurements(rate: RateChoice, report: RoundReport, *, is_ruined: bool) -> RoundReport:
+    """Return the report without what was measured at a ruined model, and with the ruining rate."""
+    is_known = is_ruined and not math.isnan(rate.last)
+    ruining_rate = rate.last if is_known else report.learning_rate
+    return replace(report, path=None, probe=None, ruining_rate=ruining_rate)
+
+
+def judge_last_model(
+    training: Training, progress: Progress, evaluation: Evaluation
+) -> tuple[Progress, Evaluation, bool]:
+    """Judge the last model by its test loss, as no later round measures its loss.
+
+    Returns:
+        The progress and the evaluation, both of the last good model if the last model is ruined;
+        and whether that is so.
+
+    Raises:
+        Diverged: The last good model has learned nothing.
+    """
+    guard = progress.guard
+    if guard.is_back and not guard.has_learned:
+        raise _diverged(training, progress.rate)
+    _warn_if_idle(training, progress)
+    if guard.good_weights is None or guard.is_back:
+        return progress, evaluation, False
+    good = training.engine.evaluate(guard.good_weights, progress.ledger.rounds)
+    rise = evaluation.loss - good.loss
+    most = guard.limit - guard.best_loss
+    if not guard.has_learned:  # a few steps on few samples may well raise the test loss a little
+        most = max(most, _FIRST_RISE * abs(good.loss))
+    if not math.isfinite(good.loss) or rise <= most:
+        return progress, evaluation, False
+    if not guard.has_learned:
+        raise _diverged(training, progress.rate)
+    return replace(progress, weights=guard.good_weights, server=guard.good_server), good, True
+
+
+def _warn_if_idle(training: Training, progress: Progress) -> None:
+    """Warn if hardly anything was learned at a learning rate that the job gives."""
+    if training.learning_rate is None or progress.guard.idle_rounds < _IDLE_ROUNDS:
+        return
+    warnings.warn(
+        f"the loss has hardly fallen in {progress.ledger.rounds} rounds: the learning rate "
+        f"{progress.rate.last:.3g} may be too large or too small; leave training.learning_rate "
+        "out to have it chosen",
+        LearningRateWarning,
+        stacklevel=3,
+    )
+
+
+def _diverged(training: Training, rate: RateChoice) -> Diverged:
+    """Return the error of a training that cannot learn at its learning rate."""
+    message = f"at the learning rate {rate.last:.3g} the model is ruined and nothing is learned"
+    if training.learning_rate is None:
+        return Diverged(f"{message}, though the rate was lowered: check the data and the loss")
+    would_do = _SAFE_SHARE * rate.estimate.stable
+    if not math.isfinite(would_do):
+        return Diverged(f"{message}: leave training.learning_rate out to have it chosen")
+    return Diverged(
+        f"{message}: set training.learning_rate to {would_do:.2g} or less, or leave it out to have "
+        "it chosen"
+    )

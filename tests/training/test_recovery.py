@@ -1,0 +1,166 @@
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from dynamite_fl.control.estimate.rate import RateEstimate
+from dynamite_fl.errors import Diverged
+from dynamite_fl.records import LearningRateWarning
+from dynamite_fl.reports import RoundReport
+from dynamite_fl.training.engine import Evaluation
+from dynamite_fl.training.guard import Guard
+from dynamite_fl.training.ledger import Ledger
+from dynamite_fl.training.loop import begin, rounds, run_round
+from dynamite_fl.training.progress import Progress
+from dynamite_fl.training.rate_choice import RateChoice
+from dynamite_fl.training.rate_schedule import RateSchedule
+from dynamite_fl.training.recovery import judge_last_model, judge_model, return_to_good_model
+from dynamite_fl.training.training import Training
+from tests.training.private import private_training
+from tests.trainings import training
+
+LEARNED = Guard(first_loss=2.3, recent_loss=0.5, best_loss=0.5)
+
+
+def after_one_round(trained: Training) -> tuple[Progress, RoundReport]:
+    progress, played = run_round(trained, begin(trained))
+    return progress, played.outcome.report
+
+
+def evaluate(trained: Training, progress: Progress) -> Evaluation:
+    return trained.engine.evaluate(progress.weights, progress.ledger.rounds)
+
+
+@pytest.fixture
+def fixed_rate() -> Training:
+    return training("fedavg")
+
+
+@pytest.fixture
+def chosen_rate(fixed_rate: Training) -> Training:
+    return replace(fixed_rate, learning_rate=None)
+
+
+def test_a_model_is_judged_by_the_losses_that_clients_measured(fixed_rate: Training) -> None:
+    progress, report = after_one_round(fixed_rate)
+    bad = replace(report, first_losses=np.full(5, 2.3))
+    progress = replace(progress, guard=replace(LEARNED, good_weights=progress.weights))
+    after, is_ruined = judge_model(fixed_rate, progress, bad)
+    assert is_ruined
+    assert after.guard.doubtful == ((pytest.approx(2.3), pytest.approx(0.0, abs=1e-9)),)
+
+
+def test_nothing_is_judged_without_losses_or_with_privacy(fixed_rate: Training) -> None:
+    progress, report = after_one_round(fixed_rate)
+    absent = replace(report, present=np.zeros(5, dtype=bool))
+    unmeasured = replace(report, first_losses=np.empty(0))
+    for unknown in (absent, unmeasured):
+        assert judge_model(fixed_rate, progress, unknown) == (progress, False)
+    assert judge_model(private_training(), progress, report) == (progress, False)
+
+
+def test_learning_nothing_is_a_ruin_only_if_the_rate_is_chosen(
+    fixed_rate: Training, chosen_rate: Training
+) -> None:
+    progress, report = after_one_round(fixed_rate)
+    idle = Guard(first_loss=2.3, recent_loss=2.3, best_loss=2.3, idle_rounds=4)
+    progress, report = replace(progress, guard=idle), replace(report, first_losses=np.full(5, 2.3))
+    assert not judge_model(fixed_rate, progress, report)[1]
+    assert judge_model(chosen_rate, progress, report)[1]
+
+
+def test_a_return_names_the_rate_of_the_round_that_ruined_the_model(fixed_rate: Training) -> None:
+    progress, report = after_one_round(fixed_rate)
+    good = torch.zeros_like(progress.weights)
+    progress = replace(
+        progress, guard=replace(LEARNED, good_weights=good), rate=RateChoice(last=0.7)
+    )
+    for is_ruined, rate in ((True, 0.7), (False, report.learning_rate)):
+        after, given_up = return_to_good_model(fixed_rate, progress, report, is_ruined=is_ruined)
+        assert after.weights is good
+        assert (after.guard.returns, after.guard.is_back) == (1, True)
+        assert (given_up.path, given_up.probe, given_up.ruining_rate) == (None, None, rate)
+
+
+def test_the_training_ends_after_too_many_returns(
+    fixed_rate: Training, chosen_rate: Training
+) -> None:
+    for trained, most, advice in (
+        (fixed_rate, 3, "leave training.learning_rate out"),
+        (chosen_rate, 8, "though the rate was lowered: check the data"),
+    ):
+        progress, report = after_one_round(trained)
+        for returns in range(1, most):
+            progress, _ = return_to_good_model(trained, progress, report, is_ruined=False)
+            assert progress.guard.returns == returns
+        with pytest.raises(Diverged, match=advice):
+            return_to_good_model(trained, progress, report, is_ruined=False)
+
+
+def test_a_training_that_leaves_all_numbers_ends() -> None:
+    trained = training("fedavg", model="perceptron", rate=RateSchedule(1e30))
+    with pytest.raises(
+        Diverged, match=r"at the learning rate 1e\+30 .* set training.learning_rate"
+    ):
+        list(rounds(trained, begin(trained)))
+
+
+def last_models(trained: Training, guard: Guard) -> tuple[Progress, Progress]:
+    """Return the progress at the last good model, which is the first, and at a ruined one."""
+    start = begin(trained)
+    good = replace(start, guard=replace(guard, good_weights=start.weights), ledger=Ledger(rounds=9))
+    noise = torch.randn(start.weights.shape, generator=torch.Generator().manual_seed(0))
+    return good, replace(good, weights=1e3 * noise)
+
+
+def test_a_ruined_last_model_gives_way_to_the_last_good_one(fixed_rate: Training) -> None:
+    good, ruined = last_models(fixed_rate, LEARNED)
+    progress, evaluation, is_ruined = judge_last_model(
+        fixed_rate, ruined, evaluate(fixed_rate, ruined)
+    )
+    assert is_ruined
+    assert torch.equal(progress.weights, good.weights)
+    assert evaluation.loss == evaluate(fixed_rate, good).loss
+    before = evaluate(fixed_rate, good)
+    assert judge_last_model(fixed_rate, good, before) == (good, before, False)
+
+
+def test_a_last_model_that_is_ruined_after_nothing_was_learned_is_an_error(
+    fixed_rate: Training,
+) -> None:
+    nothing = replace(LEARNED, recent_loss=2.3, best_loss=2.3)
+    _, ruined = last_models(fixed_rate, nothing)
+    ruined = replace(ruined, rate=RateChoice(RateEstimate(log_stable=math.log(0.3)), last=0.5))
+    with pytest.raises(Diverged, match=r"rate 0\.5 .* training.learning_rate to 0\.15 or less"):
+        judge_last_model(fixed_rate, ruined, evaluate(fixed_rate, ruined))
+    back = replace(ruined, guard=replace(ruined.guard, is_back=True))
+    with pytest.raises(Diverged, match=r"rate 0\.5 "):
+        judge_last_model(fixed_rate, back, evaluate(fixed_rate, back))
+
+
+def test_before_anything_is_learned_the_test_loss_may_rise_by_half(fixed_rate: Training) -> None:
+    nothing = replace(LEARNED, recent_loss=2.3, best_loss=2.3)
+    good, _ = last_models(fixed_rate, nothing)
+    loss = evaluate(fixed_rate, good).loss
+    risen = replace(evaluate(fixed_rate, good), loss=1.49 * loss)
+    assert judge_last_model(fixed_rate, good, risen) == (good, risen, False)
+    with pytest.raises(Diverged):
+        judge_last_model(fixed_rate, good, replace(risen, loss=1.51 * loss))
+
+
+def test_a_loss_that_has_hardly_fallen_is_a_warning_if_the_rate_is_given(
+    fixed_rate: Training, chosen_rate: Training
+) -> None:
+    idle = replace(LEARNED, idle_rounds=10)
+    good, _ = last_models(fixed_rate, idle)
+    good, before = replace(good, rate=RateChoice(last=1e-5)), evaluate(fixed_rate, good)
+    with pytest.warns(LearningRateWarning, match=r"fallen in 9 rounds: the learning rate 1e-05"):
+        judge_last_model(fixed_rate, good, before)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        judge_last_model(chosen_rate, good, before)
+        patient = replace(good, guard=replace(good.guard, idle_rounds=9))
+        judge_last_model(fixed_rate, patient, before)
