@@ -85,6 +85,7 @@ TESTED_ELSEWHERE = {
     "tracking/tensorboard.py": "tests/tracking/test_track.py, which reads back what was recorded",
     "tracking/tracker.py": "tests/tracking/test_track.py",
     "training/engine.py": f"{_RECORDS}, and a protocol",
+    "training/named.py": "tests/training/test_averaging.py and test_server_optimizer.py",
     "training/progress.py": _RECORDS,
     "training/result.py": "tests/test_api.py, which looks at results",
     "training/training.py": f"{_RECORDS}; tests/training/test_private_rules.py plans with privacy",

@@ -213,6 +213,20 @@ def check_keys(
             raise JobError(f"{table_name} lacks the key {key!r}")
 
 
+def check_settings(owner: str, settings: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a setting that something does not have.
+
+    Example:
+        >>> check_settings("averaging median", {"share": 0.3}, known=[])
+        Traceback (most recent call last):
+        dynamite_fl.errors.JobError: averaging median has no setting 'share': it has none
+    """
+    for setting in settings:
+        if setting not in known:
+            hint = suggestion(setting, known) if known else "it has none"
+            raise JobError(f"{owner} has no setting {setting!r}: {hint}")
+
+
 def check_folder_name(field: str, name: str) -> None:
     """Refuse what is not the name of a folder, but perhaps the way to another one.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamite_fl._load import load_object, user_code
-from dynamite_fl._validate import check_name, suggestion
+from dynamite_fl._validate import check_name, check_settings
 from dynamite_fl.control.ablations import StaticTau, UniformBatches
 from dynamite_fl.control.baselines.dbfl import DBFL
 from dynamite_fl.control.baselines.dynamic_tau import DynamicTau
@@ -91,10 +91,7 @@ def _arguments(
     known: dict[str, Field[Any]] = {field.name: field for field in fields(kind) if field.init}
     given = {"learning_rate": learning_rate} if "learning_rate" in known else {}
     free = [setting for setting in known if setting not in given]
-    for setting in settings:
-        if setting not in free:
-            hint = suggestion(setting, free) if free else "it has none"
-            raise JobError(f"controller {name} has no setting {setting!r}: {hint}")
+    check_settings(f"controller {name}", settings, free)
     for setting in free:
         required = known[setting].default is MISSING and known[setting].default_factory is MISSING
         if required and setting not in settings:

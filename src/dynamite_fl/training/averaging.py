@@ -7,11 +7,12 @@ they send, moves them only so far. ``ClippedMean`` is the default on real machin
 PyTorch is not imported, so that a job is read without it. ``combine.py`` computes the averages.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from dynamite_fl._validate import check_name, check_number, suggestion
-from dynamite_fl.errors import InvalidInput, JobError
+from dynamite_fl._validate import check_name, check_number
+from dynamite_fl.errors import InvalidInput
+from dynamite_fl.training.named import make_named, named_table
 
 
 @dataclass(frozen=True)
@@ -99,13 +100,7 @@ def make_averaging(name: str, **settings: Any) -> Averaging:
         dynamite_fl.errors.JobError: averaging median has no setting 'share': it has none
     """
     check_name("averaging", name, AVERAGINGS)
-    kind = AVERAGINGS[name]
-    known = list(asdict(kind()))
-    for setting in settings:
-        if setting not in known:
-            hint = suggestion(setting, known) if known else "it has none"
-            raise JobError(f"averaging {name} has no setting {setting!r}: {hint}")
-    return kind(**settings)
+    return make_named("averaging", name, AVERAGINGS, settings)
 
 
 def averaging_table(averaging: Averaging) -> dict[str, Any]:
@@ -115,9 +110,4 @@ def averaging_table(averaging: Averaging) -> dict[str, Any]:
         >>> averaging_table(TrimmedMean())
         {'name': 'trimmed-mean', 'share': 0.2}
     """
-    for name, kind in AVERAGINGS.items():
-        if type(averaging) is kind:
-            return {"name": name, **asdict(averaging)}
-    raise InvalidInput(
-        f"averaging is {averaging!r}: give a name or an object of dynamite_fl.server"
-    )
+    return named_table("averaging", averaging, AVERAGINGS)

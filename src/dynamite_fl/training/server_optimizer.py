@@ -8,11 +8,12 @@ PyTorch is imported only for type checkers, so that a job is read without it. ``
 what these classes work on.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dynamite_fl._validate import check_name, check_number, suggestion
-from dynamite_fl.errors import InvalidInput, JobError
+from dynamite_fl._validate import check_name, check_number
+from dynamite_fl.errors import InvalidInput
+from dynamite_fl.training.named import make_named, named_table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -183,13 +184,7 @@ def make_server(name: str, **settings: Any) -> ServerOptimizer:
         dynamite_fl.errors.JobError: server fedexp has no setting 'epsilom': did you mean 'epsilon'?
     """
     check_name("server optimiser", name, SERVER_OPTIMIZERS)
-    kind = SERVER_OPTIMIZERS[name]
-    known = list(asdict(kind()))
-    for setting in settings:
-        if setting not in known:
-            hint = suggestion(setting, known) if known else "it has none"
-            raise JobError(f"server {name} has no setting {setting!r}: {hint}")
-    return kind(**settings)
+    return make_named("server", name, SERVER_OPTIMIZERS, settings)
 
 
 def server_table(server: ServerOptimizer) -> dict[str, Any]:
@@ -199,10 +194,7 @@ def server_table(server: ServerOptimizer) -> dict[str, Any]:
         >>> server_table(FedAvgM(momentum=0.5))
         {'name': 'fedavgm', 'learning_rate': 1.0, 'momentum': 0.5}
     """
-    for name, kind in SERVER_OPTIMIZERS.items():
-        if type(server) is kind:
-            return {"name": name, **asdict(server)}
-    raise InvalidInput(f"server is {server!r}: give a name or an object of dynamite_fl.server")
+    return named_table("server", server, SERVER_OPTIMIZERS)
 
 
 def _check_below_one(field: str, value: float) -> None:
