@@ -11,6 +11,8 @@ import numpy as np
 
 from dynamite_fl.records import BoolArray, FloatArray, IntArray
 
+STABLE_FALL = 0.5  # the share by which the slope falls in a step of the largest stable rate
+
 
 @dataclass(frozen=True, eq=False)
 class Probe:

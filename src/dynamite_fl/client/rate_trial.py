@@ -22,8 +22,8 @@ from dynamite_fl.client.local_steps import LastStep, StepComputer
 from dynamite_fl.client.messages import Order
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import IntArray
+from dynamite_fl.reports import STABLE_FALL
 
-_FALL = 0.5  # the share by which the slope falls in a step of the largest stable rate
 _GRADIENTS = 2  # the gradients of a trial in a search: before its step and after it
 _MOST_TRIALS = 12  # in a search
 _LARGEST_FIRST = 1.0  # the largest rate at which a search begins; absurd ones would take too long
@@ -133,6 +133,6 @@ def _judge(
     fall = 1 - slope_after / slope
     factor = _LARGEST_CUT  # for NaN, which shows that the step has left all numbers
     if math.isfinite(fall):
-        factor = max(_FALL / max(fall, _FALL / _LARGEST_RAISE), _LARGEST_CUT)
+        factor = max(STABLE_FALL / max(fall, STABLE_FALL / _LARGEST_RAISE), _LARGEST_CUT)
     steepness = slope / rate
     return TriedRate(rate * factor, steepness if math.isfinite(steepness) else math.nan, gradients)

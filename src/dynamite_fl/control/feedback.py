@@ -24,7 +24,7 @@ from dynamite_fl.control.fitting import constant_plan, largest_batch
 from dynamite_fl.plan.cooptfl import best_plan
 from dynamite_fl.plan.feasibility import Infeasible, fit_rounds
 from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
-from dynamite_fl.reports import PathReport, RoundReport
+from dynamite_fl.reports import STABLE_FALL, PathReport, RoundReport
 
 _LEAST_STEPS = 4  # each half of a round then has two steps, so that oscillations cancel in it
 _MOST_GROWTH = 2.0  # the longest way and the largest rate considered, relative to recent rounds
@@ -32,7 +32,6 @@ _SHORT_ENDING = 5  # the most last rounds whose local steps are limited
 _ENDING_SHARE = 8  # one round in so many belongs to the ending
 _FIRST_GUESS = 0.1  # the learning rate at which clients begin to search for theirs
 _RATE_SHARES = (1.0, 0.5, 0.25, 0.125)  # the rates to choose from, relative to the largest stable
-_STABLE_FALL = 0.5  # the share by which the slope falls in a step of the largest stable rate
 _FEWER_ROUNDS = 0.85  # the next number of rounds to try, relative to the one before
 _LARGEST_MOVEMENT = 1e15  # a larger one shows that training has diverged, which the loop reports
 _VARIANCE_MEMORY = 0.7  # the weight of the earlier gradient variance beside a new measurement
@@ -207,7 +206,7 @@ class Feedback:
         ending = _most_steps_before_end(least, rounds, state.rounds + rounds)
         most = min(most, ending, max(gain.most_way / rate, least))
         # Near the largest stable rate, the noise that stays is larger: 1 / (1 - eta h / 2) times.
-        fall = _STABLE_FALL * min(rate / state.rate.stable, 1) if state.rate.is_known else 0.0
+        fall = STABLE_FALL * min(rate / state.rate.stable, 1) if state.rate.is_known else 0.0
         noise_factor = rate * gain.rate_factor / 4 / (1 - fall / 2)
 
         def change_of_loss(

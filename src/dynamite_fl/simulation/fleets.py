@@ -1,6 +1,5 @@
-"""Fleets of devices: embedded fleets, and fleets from tables and CSV files."""
+"""The embedded fleets of devices."""
 
-import inspect
 import tomllib
 from importlib import resources
 
@@ -16,10 +15,7 @@ FLEETS = ("testbed5", "vm20", "edge100", "phones")
 
 _EDGE_COMPUTING, _EDGE_NETWORK = 2.5, 5.0  # how much faster edge100 is than vm20
 
-_KEYS = [key for key in inspect.signature(Devices).parameters if key != "traces"]
 _MOST_PHONES = 10_000_000  # whose columns fit into the memory of a laptop
-_NEEDED = ["samples_per_second"]
-_WORDS = ("name", "trace")  # columns that are not numbers
 
 
 def embedded_fleet(name: str, seed: int = 0, *, clients: int | None = None) -> Devices:
