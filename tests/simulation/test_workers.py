@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from dynamite_fl.partitions import unequal
 from dynamite_fl.records import Limits
 from dynamite_fl.simulation.devices import Devices
 from dynamite_fl.simulation.engine import SimulatedEngine
-from dynamite_fl.simulation.workers import WorkerProcesses, is_placeholder, placeholder
+from dynamite_fl.simulation.placeholder import is_placeholder
+from dynamite_fl.simulation.workers import WorkerProcesses
 from dynamite_fl.task import losses
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.loop import begin, rounds
@@ -437,35 +438,6 @@ def test_workers_do_not_outlive_the_parent(end: Callable[[], None]) -> None:
     parent.join(HANG_SECONDS)
     assert parent.exitcode is not None
     wait_until(lambda: not any(map(is_running, workers)))
-
-
-def test_a_placeholder_stands_for_a_state_without_its_tensors() -> None:
-    memory = ProbeMemory(torch.arange(3).numpy(), torch.ones(4), 0.5, torch.ones(4), 0.7)
-    state = ClientState(memory, 2.0)
-    light = placeholder(state)
-    assert is_placeholder(light)
-    assert not is_placeholder(state)
-    assert not is_placeholder(ClientState())
-    assert placeholder(ClientState(None, 3.0)).gradient_variance == 3.0
-    assert light.memory is not None
-    assert light.memory.batch.size == 3
-
-
-@dataclass(frozen=True, eq=False)
-class StateOfAnOptimizer(ClientState):
-    momentum: dict[str, list[Tensor]] = field(default_factory=dict)
-
-
-def test_a_tensor_anywhere_in_a_state_stays_with_the_worker() -> None:
-    state = StateOfAnOptimizer(gradient_variance=2.0, momentum={"layer": [torch.ones(4)]})
-    light = placeholder(state)
-    assert isinstance(light, StateOfAnOptimizer)
-    assert is_placeholder(light)
-    assert light.gradient_variance == 2.0
-    assert not is_placeholder(state)
-    assert state.momentum["layer"][0].tolist() == [1, 1, 1, 1]
-    empty = StateOfAnOptimizer(gradient_variance=2.0)
-    assert placeholder(empty) is empty
 
 
 def test_at_least_one_worker_is_needed() -> None:

@@ -24,7 +24,8 @@ from dynamite_fl.records import BoolArray, Fleet, FloatArray, IntArray
 from dynamite_fl.reports import RoundReport
 from dynamite_fl.simulation.clock import Timing, round_timing
 from dynamite_fl.simulation.devices import Devices, nominal_fleet
-from dynamite_fl.simulation.workers import WorkerProcesses, is_placeholder
+from dynamite_fl.simulation.placeholder import is_placeholder
+from dynamite_fl.simulation.workers import WorkerProcesses
 from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.samples import JoinedSamples

@@ -1,36 +1,41 @@
 """An executor that computes clients' rounds in worker processes.
 
 The workers are forked, so they have the data and the model without receiving them. All workers
-receive the orders of a round, and with them the global model, once. Then each worker is told the
-next client whenever it is free. Any worker may compute a client, except that a state that a worker
-has kept stays with it. Every client is computed alone and on one thread, so neither the number of
-workers nor their speed changes any bit of any result.
+receive the orders of a round, and with them the global model, once. Then each worker gets the next
+client whenever it is free. Any worker may compute a client, except that a state that a worker has
+kept stays with it (``placeholder.py``). Every client is computed alone and on one thread, so
+neither the number of workers nor their speed changes any bit of any result.
+
+``worker.py`` is what a worker does.
 """
 
-import copy
 import multiprocessing
 import os
 import signal
 import threading
-import traceback
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from dynamite_fl._traceback import user_traceback
 from dynamite_fl.client.executors.executor import MakeClient
 from dynamite_fl.client.messages import ClientState, Order, Reply
-from dynamite_fl.errors import DynamiteError, InvalidInput, WorkerError
+from dynamite_fl.errors import InvalidInput, WorkerError
+from dynamite_fl.simulation.placeholder import is_placeholder
 from dynamite_fl.simulation.transfer import pack, receive, send
+from dynamite_fl.simulation.worker import (
+    BeginRound,
+    Failure,
+    Keep,
+    RunClient,
+    Settle,
+    TakeStates,
+    work,
+)
 
 _SECONDS_TO_END = 1.0  # the time that workers have to end before they are killed
 
@@ -80,9 +85,9 @@ class WorkerProcesses:
         def hand_out(worker: int) -> None:
             if places := bound[worker] or free:
                 place = places.popleft()
-                self._send([worker], _RunClient(place, states[place]))
+                self._send([worker], RunClient(place, states[place]))
 
-        self._ask(_BeginRound(list(orders)))
+        self._ask(BeginRound(list(orders)))
         for worker in range(len(self)):
             hand_out(worker)
         replies: dict[int, Reply] = {}
@@ -95,13 +100,13 @@ class WorkerProcesses:
     def keep(self, clients: Iterable[int]) -> None:
         """Make the states of these clients' last replies their states; see ``Executor``."""
         kept = {client: self._computed_by[client] for client in clients}
-        self._ask(_Keep(list(kept)))
+        self._ask(Keep(list(kept)))
         self._awaits_answers = False
         self._kept_by.update(kept)
 
     def take_states(self) -> dict[int, ClientState]:
         """Return all states that the workers keep, which they then forget."""
-        self._ask(_TakeStates())
+        self._ask(TakeStates())
         return {client: state for _, kept in self._answers(len(self)) for client, state in kept}
 
     def close(self) -> None:
@@ -112,7 +117,7 @@ class WorkerProcesses:
         ours, theirs = multiprocessing.Pipe()
         inherited = [*self._connections, ours]
         process = multiprocessing.get_context("fork").Process(
-            target=_work, args=(theirs, inherited, make_client), daemon=True
+            target=work, args=(theirs, inherited, make_client), daemon=True
         )
         with warnings.catch_warnings():  # newer Pythons warn that other threads may hold locks
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -143,7 +148,7 @@ class WorkerProcesses:
     def _settle(self) -> None:
         """After an interruption, wait until no worker computes for the last request any more."""
         self._awaits_answers = False
-        self._ask(_Settle())
+        self._ask(Settle())
         list(self._answers(len(self)))
 
     def _answers(self, count: int) -> Iterator[tuple[int, Any]]:
@@ -154,7 +159,7 @@ class WorkerProcesses:
                 request, answer = self._receive(worker)
                 if request != self._request:
                     continue
-                if isinstance(answer, _Failure):
+                if isinstance(answer, Failure):
                     raise WorkerError(f"worker {worker} failed, {answer.text}")
                 count -= 1
                 yield worker, answer
@@ -178,145 +183,6 @@ class WorkerProcesses:
             f"worker {worker} of {len(self)} (process {process.pid}) ended {how}, perhaps because "
             "memory was short: use fewer workers; the training can be resumed"
         )
-
-
-def placeholder(state: ClientState) -> ClientState:
-    """Return the state without the data of its tensors, which stays with the worker.
-
-    A state without tensors is returned as it is.
-    """
-    without_data = {id(tensor): tensor.to("meta") for tensor in _tensors(state)}
-    return copy.deepcopy(state, without_data) if without_data else state
-
-
-def is_placeholder(state: ClientState) -> bool:
-    """Return whether a state is a ``placeholder`` and lacks the data of its tensors."""
-    return any(tensor.is_meta for tensor in _tensors(state))
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    """Yield all tensors in a value, which may consist of dataclasses, mappings and sequences."""
-    if isinstance(value, Tensor):
-        yield value
-    elif is_dataclass(value):
-        yield from _tensors([getattr(value, field.name) for field in fields(value)])
-    elif isinstance(value, Mapping):
-        yield from _tensors(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _tensors(part)
-
-
-@dataclass(frozen=True, eq=False)
-class _BeginRound:
-    """The orders of a round; there is no answer."""
-
-    orders: list[Order]
-
-
-@dataclass(frozen=True, eq=False)
-class _RunClient:
-    """Asks for the reply to the order at this place among the orders of the round."""
-
-    place: int
-    state: ClientState
-
-
-@dataclass(frozen=True)
-class _Keep:
-    clients: list[int]
-
-
-@dataclass(frozen=True)
-class _TakeStates:
-    pass
-
-
-@dataclass(frozen=True)
-class _Settle:
-    pass
-
-
-@dataclass(frozen=True)
-class _Failure:
-    text: str
-
-
-def _work(connection: Connection, inherited: Sequence[Connection], make_client: MakeClient) -> None:
-    """Answer requests until this worker is ended or its parent has died."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent acts on Ctrl-C
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for other in inherited:
-        other.close()  # otherwise the parent's end of a pipe would outlive the parent
-    torch.set_num_threads(1)
-    worker = _Worker(connection, make_client)
-    while True:
-        try:
-            worker.handle(*receive(connection))
-        except (EOFError, OSError):
-            return
-
-
-class _Worker:
-    """A worker's side: it runs its clients' rounds and keeps their states."""
-
-    def __init__(self, connection: Connection, make_client: MakeClient) -> None:
-        self._connection = connection
-        self._make_client = make_client
-        self._orders: list[Order] = []
-        self._states: dict[int, ClientState] = {}
-        self._new_states: dict[int, ClientState] = {}
-
-    def handle(self, request: int, message: Any) -> None:
-        """Do what a message asks for, and answer."""
-        match message:
-            case _BeginRound(orders):
-                self._orders = orders
-                self._new_states.clear()
-            case _RunClient(place, state):
-                self._answer(request, self._run_client(place, state))
-            case _Keep(clients):
-                self._keep(clients)
-            case _TakeStates():
-                self._answer(request, list(self._states.items()))
-                self._states.clear()
-            case _Settle():
-                self._answer(request, None)
-
-    def _run_client(self, place: int, state: ClientState) -> tuple[int, Reply] | _Failure:
-        order = self._orders[place]
-        if is_placeholder(state):
-            state = self._states[order.client]
-        try:
-            reply = self._make_client(order.client).run_round(order, state)
-        except Exception as error:  # whatever it is, the parent raises it
-            return _Failure(f"client {order.client}: {_described(error)}")
-        without_data = placeholder(reply.state)
-        if without_data is not reply.state:
-            self._new_states[order.client] = reply.state
-        return place, replace(reply, state=without_data)
-
-    def _keep(self, clients: Sequence[int]) -> None:
-        """Keep the new states of these clients, and forget those that other workers now keep."""
-        for client in clients:
-            self._states.pop(client, None)
-            if client in self._new_states:
-                self._states[client] = self._new_states[client]
-        self._new_states.clear()
-
-    def _answer(self, request: int, answer: Any) -> None:
-        send(self._connection, pack((request, answer)))
-
-
-def _described(error: Exception) -> str:
-    """Return what went wrong in a client's round, with the user's frames if there are any.
-
-    An exception that is neither of the user's code nor an error of ours keeps its traceback.
-    """
-    if not isinstance(error, DynamiteError):
-        return user_traceback(error) or traceback.format_exc()
-    frames = user_traceback(error.__cause__ or error)
-    return str(error) if frames is None else f"{frames}\n{error}"
 
 
 @contextmanager

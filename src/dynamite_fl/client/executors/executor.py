@@ -15,7 +15,7 @@ class Executor(Protocol):
     """Executes the rounds of simulated clients.
 
     An executor may keep the clients' states where it computes. Its replies then carry placeholders
-    of the states (``simulation/workers.py``), which later orders come with.
+    of the states (``simulation/placeholder.py``), which later orders come with.
     """
 
     def run_round(self, orders: Sequence[Order], states: Sequence[ClientState]) -> Sequence[Reply]:
