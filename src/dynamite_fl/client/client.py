@@ -17,15 +17,11 @@ begins. The client keeps the first results in a ``ProbeMemory``.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
-
-import numpy as np
-import torch
-from torch import Tensor
 
 from dynamite_fl._random import client_stream
-from dynamite_fl.client.batches import BATCHES, LOSSES, MODEL, VARIANCE, draw_batches
+from dynamite_fl.client.batches import BATCHES, MODEL, draw_batches
 from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.incoming import IncomingSamples, NewSamples, take_in
 from dynamite_fl.client.local_steps import (
     AutogradSteps,
     StepComputer,
@@ -35,51 +31,13 @@ from dynamite_fl.client.local_steps import (
 from dynamite_fl.client.messages import ClientState, Order, Reply
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.private_update import NodePrivacy, private_reply
-from dynamite_fl.client.probe import ProbeMemory, measure
 from dynamite_fl.client.probe_settings import ProbeSettings
+from dynamite_fl.client.probing import Prober, memory_to_reuse
 from dynamite_fl.client.rate_trial import NO_TRIAL, check_rates, search_rate
-from dynamite_fl.client.sketch import sketch
 from dynamite_fl.client.unsound_samples import refuse_unsound_samples
-from dynamite_fl.errors import NoSampleYet
 from dynamite_fl.records import IntArray
-from dynamite_fl.stream.buffer import Buffer
 from dynamite_fl.task.keyed_random import keyed_random
 from dynamite_fl.task.samples import Samples
-
-_NO_ROWS: IntArray = np.zeros(0, dtype=np.int64)
-
-
-class IncomingSamples(Protocol):
-    """The samples that arrive at a client while it trains."""
-
-    def receive(
-        self, round_index: int, buffer: Buffer | None, needed: IntArray
-    ) -> tuple[Buffer, IntArray]:
-        """Take in the samples that have arrived when a round begins.
-
-        Args:
-            round_index: The number of the round.
-            buffer: The buffer after the client's last round; None before its first round.
-            needed: Rows that must keep their samples even if they leave the buffer.
-
-        Returns:
-            The buffer when the round begins, and the rows in it that are new.
-        """
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class NewSamples:
-    """The samples that have arrived since a client's last round.
-
-    Attributes:
-        rows: The rows of the new samples that were stored.
-        share: The number of new samples, stored or not, divided by the number of all samples that
-            have arrived so far.
-    """
-
-    rows: IntArray
-    share: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +65,7 @@ def begin_round(client: "Client", order: Order, state: ClientState) -> StartedRo
     Raises:
         NoSampleYet: The client has no sample to learn from.
     """
-    state, new_samples = client.with_arrivals(order, state)
+    state, new_samples = take_in(client.incoming, order, state)
     return StartedRound(client, order, state, new_samples, client.batches(order, state))
 
 
@@ -209,26 +167,10 @@ class Client:
         sizes = [min(order.batch_size, rows.size)] * order.local_steps
         stream = client_stream(self.seed, order.client, order.round_index, BATCHES)
         batches = [rows[places] for places in draw_batches(stream, rows.size, sizes)]
-        reused = _memory_to_reuse(order, state)
+        reused = memory_to_reuse(order, state)
         if reused is not None:
             batches[0] = reused.batch
         return batches
-
-    def with_arrivals(self, order: Order, state: ClientState) -> tuple[ClientState, NewSamples]:
-        """Take in the samples that have arrived.
-
-        Raises:
-            NoSampleYet: The client has no sample to learn from.
-        """
-        if self.incoming is None:
-            return state, NewSamples(_NO_ROWS, 0.0)
-        needed = _NO_ROWS if state.memory is None else state.memory.batch
-        buffer, new_rows = self.incoming.receive(order.round_index, state.buffer, needed)
-        if not buffer.rows.size:
-            raise NoSampleYet(f"client {order.client} has no sample in round {order.round_index}")
-        seen_before = 0 if state.buffer is None else state.buffer.seen
-        share = (buffer.seen - seen_before) / buffer.seen
-        return replace(state, buffer=buffer), NewSamples(new_rows, share)
 
     def reply(self, started: "StartedRound", results: StepResults, steps: StepComputer) -> Reply:
         """Measure what the order asks for, and return the reply with the new state.
@@ -250,151 +192,18 @@ class Client:
             path=results.path,
             first_loss=results.first_loss,
         )
-        if results.memory is None:  # the controller does not use probes
-            return reply
-        memory = results.memory
-        if order.free_probes:
-            memory = self._after_last_step(memory, results.weights, state)
-        if order.probe:
-            return self._with_probe(reply, started, results, memory, steps)
-        # Nothing compares losses before and after these arrivals: M_i is due at the next probe.
-        variance = None if started.new_samples.rows.size else state.gradient_variance
-        return replace(reply, state=replace(reply.state, memory=memory, gradient_variance=variance))
+        return self._prober(started).with_measurements(reply, results, steps)
 
-    def _with_probe(
-        self,
-        reply: Reply,
-        started: "StartedRound",
-        results: StepResults,
-        memory: ProbeMemory,
-        steps: StepComputer,
-    ) -> Reply:
-        """Return the reply with the measurements of Algorithm 3, lines 7-9 and 17-20.
-
-        Args:
-            reply: The reply without measurements.
-            started: The round.
-            results: The results of the local steps.
-            memory: What the next probe compares with.
-            steps: Computes M_i.
-        """
-        order, state = started.order, started.state
-        earlier = state.memory if order.free_probes else _memory_to_reuse(order, state)
-        figures, gradient, measured_samples = None, None, 0
-        is_variance_due = state.gradient_variance is None or started.new_samples.rows.size > 0
-        if earlier is not None and results.gradient is not None:
-            # The first batch of a round with a charged probe is the old one.
-            loss, gradient = memory.first_loss, results.gradient
-            if order.free_probes:
-                loss, gradient = self._gradient(order.weights, earlier.batch, state)
-            drift, drift_samples = self._drift(started, loss)
-            figures = measure(earlier, order.weights[: self.model.trained], loss, gradient, drift)
-            rise, rise_samples = self._loss_rise(started, earlier, memory.first_loss, loss)
-            is_variance_due = state.gradient_variance is None or rise > self.settings.loss_rise
-            measured_samples = drift_samples + rise_samples
-        variance = state.gradient_variance
-        if variance is None or is_variance_due:
-            rows = self._rows_for_variance(order, state)
-            variance = steps.gradient_variance(order.weights, rows)
-            measured_samples += rows.size
-        # With a single step, the new memory holds the same batch as the earlier one.
-        is_used_up = order.reuses_batch and earlier is not None and order.local_steps == 1
-        return replace(
-            reply,
-            figures=figures,
-            gradient=sketch(gradient) if order.sketch and gradient is not None else gradient,
-            gradient_variance=variance,
-            measured_samples=measured_samples,
-            state=replace(
-                reply.state,
-                memory=memory,
-                gradient_variance=variance,
-                memory_is_used_up=is_used_up,
-            ),
+    def _prober(self, started: "StartedRound") -> Prober:
+        """Return what measures the loss of this client in a round."""
+        return Prober(
+            model=self.model,
+            samples=self.samples,
+            rows=self.rows(started.state),
+            seed=self.seed,
+            settings=self.settings,
+            order=started.order,
+            state=started.state,
+            new_samples=started.new_samples,
+            streams=self.incoming is not None,
         )
-
-    def _after_last_step(
-        self, memory: ProbeMemory, weights: Tensor, state: ClientState
-    ) -> ProbeMemory:
-        """Return the memory with the loss and the gradient at the model after the last step."""
-        loss, gradient = self._gradient(weights, memory.batch, state)
-        local_weights = weights[: self.model.trained]
-        return replace(memory, weights=local_weights, loss=loss, gradient=gradient)
-
-    def _gradient(
-        self, weights: Tensor, rows: IntArray, state: ClientState
-    ) -> tuple[float, Tensor]:
-        """Compute the loss and the gradient of a batch at a model."""
-        self.model.load(weights, state.local_buffers)
-        loss = self.model.backward(self.samples.batch(rows))
-        return float(loss), self.model.read_gradient()
-
-    def _loss(self, order: Order, rows: IntArray, state: ClientState) -> float:
-        """Compute the loss of samples at the global model, in training mode as in a local step."""
-        self.model.load(order.weights, state.local_buffers)
-        self.model.train()
-        with torch.no_grad():
-            return float(self.model.loss(self.samples.batch(rows)))
-
-    def _drift(self, started: "StartedRound", loss: float) -> tuple[float, int]:
-        """Measure the drift psi_i of Lemma 1, and return it with the number of samples used.
-
-        The drift is the change of the client's mean loss through new samples: their share of all
-        samples, times the difference between their loss and the loss of the samples before. The
-        paper does not measure it.
-
-        Args:
-            started: The round, with its new samples.
-            loss: The loss of the samples before, measured on the last batch.
-        """
-        new, order = started.new_samples, started.order
-        if self.incoming is None or order.free_probes:
-            return math.nan, 0
-        if not new.rows.size:
-            return 0.0, 0
-        stream = client_stream(self.seed, order.client, order.round_index, LOSSES)
-        size = min(self.settings.drift_samples, new.rows.size)
-        rows = new.rows[draw_batches(stream, new.rows.size, [size])[0]]
-        return new.share * (self._loss(order, rows, started.state) - loss), size
-
-    def _loss_rise(
-        self, started: "StartedRound", earlier: ProbeMemory, first_loss: float, old_loss: float
-    ) -> tuple[float, int]:
-        """Return by how much the loss of a new batch exceeds that of the old one.
-
-        Both are losses at the global model (Algorithm 3, line 17). If the round begins with the old
-        batch, the loss of a new one is computed here. The losses of small batches differ by chance,
-        and measuring M_i then costs more than the round: a rise counts less there.
-
-        Args:
-            started: The round.
-            earlier: The memory with the old batch.
-            first_loss: The loss of the round's first batch.
-            old_loss: The loss of the old batch.
-
-        Returns:
-            The rise, and the number of samples that were computed on.
-        """
-        order, most = started.order, self.settings.variance_samples
-        if order.free_probes:
-            return first_loss - old_loss, 0
-        rows = self.rows(started.state)
-        size = min(order.batch_size, rows.size, most)
-        stream = client_stream(self.seed, order.client, order.round_index, LOSSES)
-        new_loss = self._loss(
-            order, rows[draw_batches(stream, rows.size, [size])[0]], started.state
-        )
-        weight = min(1.0, math.sqrt(min(size, earlier.batch.size) / most))
-        return weight * (new_loss - old_loss), size
-
-    def _rows_for_variance(self, order: Order, state: ClientState) -> IntArray:
-        """Draw the samples that M_i is measured on."""
-        stream = client_stream(self.seed, order.client, order.round_index, VARIANCE)
-        rows = self.rows(state)
-        size = min(self.settings.variance_samples, rows.size)
-        return rows[draw_batches(stream, rows.size, [size])[0]]
-
-
-def _memory_to_reuse(order: Order, state: ClientState) -> ProbeMemory | None:
-    """Return the memory whose batch is the first batch of the round; None if there is none."""
-    return state.memory_to_reuse(reuses_batch=order.reuses_batch, local_steps=order.local_steps)
