@@ -75,6 +75,7 @@ TESTED_ELSEWHERE = {
     "report/run_charts.py": _REPORTS,
     "report/run_page.py": _REPORTS,
     "reports.py": _RECORDS,
+    "simulation/round_outcome.py": "tests/simulation/test_engine.py",
     "simulation/worker.py": "tests/simulation/test_workers.py, in processes",
     "task/dataset_samples.py": "tests/task/test_samples.py, with data of every kind",
     "task/datasets/dataset.py": f"{_RECORDS}, and conversions with examples",

@@ -1,6 +1,5 @@
 """The engine of simulated devices. They compute for real, but time is virtual (``clock.py``)."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
@@ -21,34 +20,20 @@ from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.client.rate_trial import most_trial_gradients
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import BoolArray, Fleet, FloatArray, IntArray
-from dynamite_fl.reports import RoundReport
 from dynamite_fl.simulation.clock import Timing, round_timing
 from dynamite_fl.simulation.devices import Devices, nominal_fleet
 from dynamite_fl.simulation.placeholder import is_placeholder
+from dynamite_fl.simulation.reused_batches import reused_batches
+from dynamite_fl.simulation.round_outcome import round_outcome
 from dynamite_fl.simulation.workers import WorkerProcesses
 from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.samples import JoinedSamples
 from dynamite_fl.task.task import Task
 from dynamite_fl.training.aggregate import average
-from dynamite_fl.training.collect import collect, column, rate_of_steps
 from dynamite_fl.training.engine import Evaluation, ModelSize, RoundOrder, RoundOutcome
 from dynamite_fl.training.evaluate import arrived_sample, evaluate
 from dynamite_fl.training.traffic import traffic
-
-
-@dataclass(frozen=True, eq=False)
-class _Reuse:
-    """The batches of the last round with which clients begin a round.
-
-    Attributes:
-        happens: Whether the client begins with such a batch, (m,).
-        surplus: By how many samples that batch is larger than planned, (m,); negative if it is
-            smaller.
-    """
-
-    happens: BoolArray
-    surplus: FloatArray
 
 
 @dataclass(eq=False)
@@ -180,7 +165,7 @@ class SimulatedEngine:
         steps = order.plan.local_steps + most_trial_gradients(order.rate_trial)
         samples = steps * int(sizes.sum())
         if order.probe and not order.free_probes:
-            samples += int(self._reuse(order).surplus.sum())
+            samples += int(reused_batches(order, self._states).surplus.sum())
             streams = self.streams is not None
             samples += len(order.cohort) * self.settings.most_samples(streams=streams)
         return samples
@@ -215,7 +200,7 @@ class SimulatedEngine:
     def run_round(self, order: RoundOrder) -> RoundOutcome:
         """Run a round of the cohort on the virtual clock."""
         # 1. The clients that do not drop out compute, even if they turn out to be late.
-        reuse = self._reuse(order)
+        reuse = reused_batches(order, self._states)
         sent_bytes = self._model_bytes * traffic(order, self.size, reuse.happens)
         timing = self._timing(order, sent_bytes, reuse.surplus)
         finished = timing.present
@@ -231,14 +216,12 @@ class SimulatedEngine:
         present = finished & (timing.seconds <= order.seconds_left)
         in_time = [reply if ok else None for reply, ok in zip(replies, present, strict=True)]
         self._keep_states(order, in_time)
-        samples = order.plan.local_steps * order.plan.batch_sizes + extra
-        return RoundOutcome(
-            report=self._report(order, in_time, timing, present),
-            updates=[reply.weights for reply in in_time if reply is not None],
-            paths=[reply.path for reply in in_time if reply is not None and reply.path is not None],
-            seconds=self._round_seconds(order, timing),
-            samples=math.ceil((timing.completed * samples).sum()),
-            sent_bytes=int(sent_bytes[timing.completed > 0].sum()),
+        return round_outcome(
+            order,
+            in_time,
+            timing,
+            extra_samples=extra,
+            sent_bytes=sent_bytes,
             gradients=sum(reply is not None and reply.gradient is not None for reply in replies),
         )
 
@@ -257,23 +240,6 @@ class SimulatedEngine:
     def _model_bytes(self) -> float:
         """The bytes of a model, sent to the client and back."""
         return 2.0 * self.model.first_weights.numel() * self.model.first_weights.element_size()
-
-    def _reuse(self, order: RoundOrder) -> "_Reuse":
-        """Return which clients begin the round with the last batch of their last round.
-
-        They do in a round with a probe that is charged, and then send its gradient.
-        """
-        happens, surplus = np.zeros(order.cohort.size, dtype=bool), np.zeros(order.cohort.size)
-        if not order.reuses_batches:
-            return _Reuse(happens, surplus)
-        for place, (client, size) in enumerate(
-            zip(order.cohort, order.plan.batch_sizes, strict=True)
-        ):
-            state = self._states.get(int(client), ClientState())
-            memory = state.memory_to_reuse(reuses_batch=True, local_steps=order.plan.local_steps)
-            if memory is not None:
-                happens[place], surplus[place] = True, memory.batch.size - size
-        return _Reuse(happens, surplus)
 
     def _seen(self, clients: IntArray, round_index: int) -> IntArray:
         """Return D_i^k, the number of samples that have arrived at each client."""
@@ -304,15 +270,6 @@ class SimulatedEngine:
         )
         has_data = self._seen(order.cohort, order.round_index) > 0
         return timing if has_data.all() else timing.with_absent(~has_data)
-
-    def _round_seconds(self, order: RoundOrder, timing: Timing) -> float:
-        """Return the seconds until the last client has finished, at most those until the deadline.
-
-        If no client takes part, the round takes as long as planned.
-        """
-        if not timing.completed.any():
-            return min(order.plan.seconds / order.plan.rounds, order.seconds_left)
-        return min(float(timing.seconds.max()), order.seconds_left)
 
     def _replies(self, order: RoundOrder, finished: BoolArray) -> list[Reply | None]:
         """Return the reply of each client of the cohort; None if it does not finish the round."""
@@ -346,28 +303,3 @@ class SimulatedEngine:
         self._states.update(states)
         if self.executor is not None:
             self.executor.keep(states)
-
-    def _report(
-        self,
-        order: RoundOrder,
-        replies: Sequence[Reply | None],
-        timing: Timing,
-        present: BoolArray,
-    ) -> RoundReport:
-        """Return the round's report for the controller."""
-        samples = column(replies, "samples")
-        return RoundReport(
-            round_index=order.round_index,
-            clients=order.cohort,
-            local_steps=order.plan.local_steps,
-            learning_rate=rate_of_steps(order, replies),
-            batch_sizes=order.plan.batch_sizes,
-            present=present,
-            samples=samples,
-            step_seconds=np.where(present, timing.step_seconds, np.nan),
-            comm_seconds=np.where(present, timing.comm_seconds, np.nan),
-            first_losses=column(replies, "first_loss"),
-            stable_rates=column(replies, "stable_rate"),
-            steepness=column(replies, "steepness"),
-            probe=collect(replies, samples) if order.probe else None,
-        )
