@@ -114,7 +114,7 @@ def exists(words: str) -> bool:
         return words.split()[1] in get_command(app).commands  # type: ignore[attr-defined]
     if "<-" in words:
         return all(map(exists, re.findall(r"\w+", words)))
-    name = words.partition("=")[0]
+    name = words.partition("=")[0].rstrip()
     owner, _, member = name.rpartition(".")
     if owner:
         return is_in_module_or_class(owner, member)
