@@ -43,7 +43,7 @@ def make_model() -> nn.Module:
 
 
 def make_task(samples: int = 2000) -> fl.Task:
-    """Tell whether a text has more words of the first half of the dictionary than of the second."""
+    """Return the task: has a text more words of the dictionary's first half than of its second?"""
     texts = torch.randint(WORDS, (samples, LENGTH), generator=torch.Generator().manual_seed(0))
     labels, cut = ((texts < WORDS // 2).sum(dim=1) > LENGTH // 2).long(), samples * 4 // 5
     train, test = (texts[:cut], labels[:cut]), (texts[cut:], labels[cut:])

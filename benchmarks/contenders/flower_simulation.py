@@ -42,7 +42,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 class Timed(FedAvg):
-    """Flower's FedAvg, which tells the clock of each round."""
+    """Flower's FedAvg, which notes the end of each round on the clock."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(fraction_train=COHORT / CLIENTS, fraction_evaluate=0.0)

@@ -34,7 +34,7 @@ class WithLoss(nn.Sequential):
 
 
 class BetweenRounds(TrainingProcessCallback):  # type: ignore[misc]
-    """Tells the clock of each round."""
+    """Notes the end of each round on the clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -27,7 +27,7 @@ def write_bytes_atomically(path: Path, content: bytes, *, keep_as: Path | None =
 
     Args:
         path: The file.
-        content: Its new content.
+        content: The new content of the file.
         keep_as: The path under which the file's former content is kept. Default: nowhere.
     """
     path = path.resolve()

@@ -41,7 +41,7 @@ class RunView:
     ``begin`` on, ``show`` every round.
 
     Attributes:
-        console: Where to show it.
+        console: The console that shows it.
         title: The first line.
     """
 
@@ -247,7 +247,7 @@ def limit_used(used: float, limit: float, width: int, digits: int = 1) -> Text:
     """Return how much of a limit is used, with a bar if the terminal is wide enough.
 
     Args:
-        used: What is used, in the unit of the limit.
+        used: The amount that is used, in the unit of the limit.
         limit: The limit; ``math.inf`` for none.
         width: Columns of the terminal.
         digits: Digits after the point.

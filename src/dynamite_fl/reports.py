@@ -1,4 +1,4 @@
-"""What a controller is told about a finished round.
+"""The report of a finished round, from which a controller plans the next one.
 
 Columns have one entry for each client of the cohort, in the cohort's order. An entry is NaN if the
 client was absent or did not measure the value. A report holds no weights and no gradients, only

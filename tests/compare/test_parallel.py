@@ -34,7 +34,7 @@ def make_task():
 
 @dataclass
 class Recorder:
-    """A watcher that keeps what it is told."""
+    """A watcher that keeps the calls of its methods."""
 
     events: list[tuple[str, ...]] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)

@@ -137,7 +137,7 @@ def train_with_nodes(
         task: The job's task.
         folder: The run folder.
         link: The SuperLink that nodes connect to.
-        view: What a person sees of the training.
+        view: The view that shows the training.
         min_nodes: The number of nodes that a round needs.
         wait: The longest wait for nodes, in seconds.
         names: The names of the nodes that were started, as far as they are known.

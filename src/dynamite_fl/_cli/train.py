@@ -88,9 +88,9 @@ def run_session(
         job: The job.
         training: The training.
         folder: The run folder.
-        view: What a person sees of the training.
+        view: The view that shows the training.
         seconds_between_checkpoints: The least time between two checkpoints.
-        how_to_go_on: What the user does after an interruption.
+        how_to_go_on: The command or advice to go on after an interruption.
         on_end: Called with the limit that ended the training.
 
     Raises:

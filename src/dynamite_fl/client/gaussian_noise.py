@@ -21,8 +21,8 @@ class Noise(Protocol):
 
         Args:
             count: How many numbers.
-            purpose: What they are for.
-            place: Where they are used, such as a round and a client.
+            purpose: The purpose of the numbers.
+            place: The number of the round, and of the client if there is one.
         """
         ...
 

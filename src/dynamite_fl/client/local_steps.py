@@ -176,12 +176,12 @@ class StepResults:
     Attributes:
         weights: The local model after the last step, (d,).
         first_loss: The loss of the first batch at the global model.
-        memory: What a later probe compares with; None if the order asks for no memory.
+        memory: The results that a later probe compares with; None if the order asks for no memory.
         gradient: The gradient of the first batch at the global model, (trained,); None if the
             order asks for no memory.
         path: The path of the steps; None if the order does not ask for it.
-        last_step: The last step, from which a trial tells the stable rate; None if the order does
-            not ask for it.
+        last_step: The last step, by which a trial judges the learning rate; None if the order
+            does not ask for it.
     """
 
     weights: Tensor

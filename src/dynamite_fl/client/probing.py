@@ -76,7 +76,7 @@ class Prober:
         Args:
             reply: The reply without measurements.
             results: The results of the local steps.
-            memory: What the next probe compares with.
+            memory: The results that the next probe compares with.
             steps: Computes M_i.
         """
         order, state = self.order, self.state

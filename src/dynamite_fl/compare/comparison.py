@@ -92,7 +92,7 @@ class Comparison:
     """The results of a comparison.
 
     Attributes:
-        request: What was compared.
+        request: The job, the controllers and the seeds that were compared.
         contenders: The summary of each contender, the best first; empty if no run finished.
         target: The value of the leading metric to reach; None if no run finished.
         tuned: The methods whose best rates were searched.

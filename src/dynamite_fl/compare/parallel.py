@@ -1,8 +1,8 @@
 """Several trainings at a time, each in a process and a run folder of its own.
 
-A training that fails, or whose process dies, does not stop the others. A process is told to stop by
-a message on its pipe, or by the pipe's end, which comes by itself if this program dies. It then
-ends after the current round and leaves a checkpoint.
+A training that fails, or whose process dies, does not stop the others. A process stops after
+the current round, with a checkpoint, if a message on its pipe asks for it or if the pipe ends. The
+pipe ends by itself if this program dies.
 """
 
 import signal
@@ -91,7 +91,7 @@ class Workers:
 
         Args:
             runs: The trainings.
-            watcher: What is told how the trainings get on.
+            watcher: The object whose methods are called when a training starts, moves on and ends.
 
         Returns:
             The reasons why runs failed, by their names. All others finished.
@@ -143,7 +143,7 @@ def _start_worker(data_dir: Path | None) -> _Worker:
     context = get_context("spawn")  # a fork of a process with threads may hang
     ours, theirs = context.Pipe()
     process = context.Process(target=work, args=(theirs, data_dir))
-    with _interrupts_ignored():  # the new process inherits this: its pipe tells it to stop
+    with _interrupts_ignored():  # the new process inherits this: a message on its pipe stops it
         process.start()
     theirs.close()
     return _Worker(process, ours)

@@ -34,7 +34,7 @@ def pattern_search(pattern: Pattern, evaluate: Evaluate) -> Point:
     """Return the best point that the search finds.
 
     Args:
-        pattern: Where to begin, and where to go.
+        pattern: The first points, and the steps to other points.
         evaluate: Returns a number for each of some points, smaller if the point is better, and
             infinity for a point that does not count. It is asked for several points at a time,
             so that they can be evaluated in parallel.

@@ -1,6 +1,6 @@
 """What a process of a comparison does: it runs one training after another, and reports on them.
 
-It is told to stop by a message on its pipe, or by the pipe's end.
+It stops after the current round if a message on its pipe asks for it, or if the pipe ends.
 """
 
 import time
@@ -58,7 +58,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A training has stopped after a round, as it was told."""
+    """A training has stopped after a round, as it was asked to."""
 
 
 def work(pipe: Connection, data_dir: Path | None) -> None:
@@ -88,7 +88,7 @@ def attempt(run: Run, data_dir: Path | None, pipe: Connection) -> Finished | Fai
 
 
 def _train(run: Run, data_dir: Path | None, pipe: Connection) -> Finished | Stopped:
-    """Run one training from where its folder is, until its end or until told to stop."""
+    """Run one training from where its folder is, until its end or until it is asked to stop."""
     folder, training = RunFolder(run.path), build_training(run.job, data_dir)
     task = training.engine.task
     reporter = _Reporter(pipe, run.job.limits, task.leading_metric.name)

@@ -67,9 +67,9 @@ class Controller(Protocol[State]):
         """Plan the next round.
 
         Args:
-            report: What the last round showed.
+            report: The report of the last round.
             fleet: All clients, with samples and speeds as estimated now.
-            remaining: What is left of the limits.
+            remaining: The rest of the limits.
             cohort: The indices of the next round's clients in the fleet, shape (m,).
             state: The state that the last call returned.
 
@@ -86,7 +86,7 @@ def checked_decision(
 
     Args:
         controller: The controller, for messages.
-        decision: What it returned.
+        decision: The value that the controller returned.
         cohort: The places of the clients that the plan is for, (m,).
 
     Raises:

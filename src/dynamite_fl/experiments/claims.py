@@ -78,7 +78,7 @@ class Comparison:
     Attributes:
         where: The panel, and the contenders that are compared.
         measured: The difference in words, with its standard error.
-        holds: Whether it agrees with the claim; None if that cannot be told.
+        holds: Whether it agrees with the claim; None if the runs do not show it.
         value: The mean difference; None if there is no single number.
     """
 
@@ -120,7 +120,7 @@ def judge(
 
     Args:
         claim: The claim.
-        outcome: What was measured.
+        outcome: The measurements.
         scale: The scale of the runs.
         panels: The panels that this scale has.
         absent: The panels that the paper has and this scale does not have.
@@ -209,7 +209,7 @@ def _mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def _holds(claim: Claim, values: Sequence[float], mean: float, error: float | None) -> bool | None:
-    """Tell whether a comparison agrees with the claim; None if one seed shows no spread."""
+    """Return whether a comparison agrees with the claim; None if one seed shows no spread."""
     if claim.kind == "equals":
         return all(abs(value - claim.threshold) <= _EQUAL for value in values)
     if error is None:

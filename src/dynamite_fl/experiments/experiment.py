@@ -26,7 +26,7 @@ class Variant:
     """A contender, or a panel: a setting in which all contenders are run.
 
     Attributes:
-        title: Its name in figures and tables.
+        title: The name of the variant in figures and tables.
         job: The keys of the job that it replaces. Unless a contender replaces the controller, that
             is the one of the contender's name.
         at: The keys of the job that it replaces at a scale.
@@ -91,12 +91,12 @@ class Experiment:
         job: The tables of a job that all runs have in common.
         at: The keys of the job that each scale replaces.
         seeds: The number of seeds at each scale.
-        notes: How each scale differs from the paper.
+        notes: A note for each scale on how it differs from the paper.
         panels: The settings, by name.
         contenders: The controllers that are compared, by name.
-        charts: What the figure shows.
-        claims: What the paper says about the figure.
-        theorem: What Theorem 2 is asked, by scale.
+        charts: The charts of the figure.
+        claims: The paper's claims about the figure.
+        theorem: The question to Theorem 2, by scale.
     """
 
     name: str

@@ -30,7 +30,7 @@ class Measure(NamedTuple):
 
     Attributes:
         title: The title of its axis or table.
-        format_spec: How it is written, as ``format`` takes it.
+        format_spec: The format of the number, as ``format`` takes it.
     """
 
     title: str

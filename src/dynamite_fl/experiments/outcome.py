@@ -53,7 +53,7 @@ class Outcome:
         return statistics.fmean(finals) if finals else None
 
     def all_reach_target(self, panel: str, contender: str) -> bool:
-        """Tell whether a contender reaches the target with every seed."""
+        """Return whether a contender reaches the target with every seed."""
         target, histories = self.target(panel), self.of(panel, contender).values()
         return target is not None and all(
             history.first_reaching(target) is not None for history in histories

@@ -25,7 +25,7 @@ class Summary:
 
     Attributes:
         runs: The runs of the experiment.
-        outcome: What the finished runs came to.
+        outcome: The measurements of the finished runs.
         verdicts: The claims and whether they hold.
         charts: The rows of the figure.
     """

@@ -46,8 +46,8 @@ class AppEngine:
         arrays: The global model.
         clients: The most nodes that take part; None for those that are connected at first.
         needs_meter: Whether the train function must have a ``StepMeter``.
-        train_config: What the user sends with every order to train.
-        evaluate_config: What the user sends with every order to evaluate.
+        train_config: The user's config that goes with every order to train.
+        evaluate_config: The user's config that goes with every order to evaluate.
         evaluate_fn: The user's evaluation at the server; None if there is none.
         timeouts: How long to wait for nodes.
         most_seconds: The longest wait for the replies of a round.

@@ -56,7 +56,7 @@ class AppNodes:
         Args:
             cohort: The places of the nodes.
             seconds: The longest time to wait.
-            ends: When the deadline passes. If too few nodes are connected then, none is returned.
+            ends: The time of the deadline. If too few nodes are connected then, none is returned.
 
         Raises:
             TooFewNodes: Too few nodes are connected after so many seconds.

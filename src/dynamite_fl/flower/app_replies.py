@@ -59,7 +59,7 @@ class Answer:
 
     @property
     def comm_seconds(self) -> float:
-        """The seconds outside the local steps; 0 if they cannot be told apart."""
+        """The seconds outside the local steps; 0 if they were not measured apart."""
         if self.measured is None:
             return 0.0
         return max(self.total_seconds - self.measured.seconds, 0.0)

@@ -66,7 +66,7 @@ class AuthMiddleware:
 
 
 def is_signed_by(known_keys: Collection[bytes], headers: Mapping[str, str]) -> bool:
-    """Tell whether headers carry one of the known keys and a recent signature made with it."""
+    """Return whether headers carry one of the known keys and a recent signature made with it."""
     try:
         key = b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True)
         signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)

@@ -102,7 +102,7 @@ class FleetRules:
             state._cleanup_push_session(session_id, cleanup_messages=True)
 
     def _has_messages(self, object_ids: Iterable[str]) -> bool:
-        """Tell whether the messages of an upload are still known."""
+        """Return whether the messages of an upload are still known."""
         state = self._state
         return any(
             object_id in state.message_res_store or object_id in state.message_ins_store

@@ -41,7 +41,7 @@ class Introduction:
     Attributes:
         name: The name of the device, which it keeps when it reconnects.
         samples: The number of samples that it holds.
-        samples_per_second: Its speed in a short trial, as a first guess.
+        samples_per_second: The speed of the device in a short trial, as a first guess.
         seconds: Seconds that the device took to find this out.
         model: The outline of the model that it trains.
         streams: Whether samples keep arriving, so that their number changes.
@@ -57,7 +57,7 @@ class Introduction:
 
 @dataclass(frozen=True)
 class Notice:
-    """What a server tells a node beside orders.
+    """A message from the server to a node, other than an order.
 
     Attributes:
         text: A sentence for the operator of the node.
@@ -91,7 +91,7 @@ class TrainOrder:
         training: A random word that identifies the training, so that a device uses no state of
             another training.
         nonce: A random word that the reply repeats, so that it answers this order and no other.
-        order: What to do.
+        order: The order itself.
     """
 
     training: str
@@ -107,7 +107,7 @@ class TrainReply:
         nonce: The nonce of the order that this answers.
         round_index: The round of that order.
         reply: The local model and what was measured. Its state is empty: a device keeps its own.
-        work: What the device computed.
+        work: The amount of the device's work, and how long it took.
     """
 
     nonce: str
@@ -238,7 +238,7 @@ def checked_reply(
 
     Args:
         reply: The reply.
-        work: What its sender computed.
+        work: The amount of its sender's work, and how long it took.
         like: A model of the right shape, (d,).
         trained: The number of trained weights, which come first in it.
         max_samples: The largest number of samples that a device may claim to hold.
@@ -300,7 +300,7 @@ def check_path(reply: Reply, trained: int, *, asked: bool) -> None:
 
 
 def _are_measurements_valid(reply: Reply) -> bool:
-    """Tell whether no figure of a probe is infinite, and none is negative that cannot be."""
+    """Return whether no figure of a probe is infinite, and none is negative that cannot be."""
     figures = {} if reply.figures is None else vars(reply.figures)
     variance = reply.gradient_variance
     return (

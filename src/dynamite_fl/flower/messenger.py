@@ -36,7 +36,7 @@ class Request:
 
     Attributes:
         node_id: The id of the node in Flower.
-        content: What the message holds.
+        content: The content of the message.
     """
 
     node_id: int
@@ -119,7 +119,7 @@ class Messenger:
         Replies are pulled one at a time, so that every reply has its own time of arrival.
 
         Args:
-            requests: What to send, at most one request for each node.
+            requests: The requests, at most one for each node.
             message_type: The type of the messages, which selects the function on the node.
             group: The group of the messages.
             timeout: The longest wait, in seconds.

@@ -141,7 +141,7 @@ class Node:
 
 
 def _is_end(message: Message) -> bool:
-    """Tell whether a message says that the training has ended."""
+    """Return whether a message says that the training has ended."""
     if message.metadata.message_type != NOTICE:
         return False
     try:
@@ -209,7 +209,7 @@ class _Connection:
         try:
             self._client.DeactivateNode(DeactivateNodeRequest(node_id=self._node.node_id))
         except (httpx.HTTPError, RuntimeError, ValueError):
-            _log.info("This node leaves, but the server could not be told.")
+            _log.info("This node leaves, but could not reach the server to say so.")
 
     def _call(self, method: Callable[[Any], Any], request: Any) -> Any:
         """Return the server's answer; repeat the request for a while if it is out of reach."""
@@ -266,7 +266,7 @@ class _Connection:
         try:
             return app(message, context)
         except Exception as error:
-            _log.warning("The app of this node failed; the server is told.", exc_info=True)
+            _log.warning("The app of this node failed. The server gets the error.", exc_info=True)
             code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
             return Message(
                 Error(code=code, reason=f"{type(error).__name__}: {error}"), reply_to=message

@@ -23,5 +23,5 @@ def plain(text: str, most: int = _LONGEST) -> str:
 
 
 def _is_plain(character: str) -> bool:
-    """Tell whether a character is neither a control character nor a hidden or unassigned one."""
+    """Return whether a character is neither a control character nor a hidden or unassigned one."""
     return character == " " or unicodedata.category(character)[0] not in "CZ"

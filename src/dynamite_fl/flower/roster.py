@@ -1,6 +1,6 @@
 """Which devices take part: every device has a name and a fixed client index.
 
-A device may reconnect as another Flower node; its name tells that it is the same device. It keeps
+A device may reconnect as another Flower node; its name shows that it is the same device. It keeps
 its client index from its first connection to the end of the training, so its estimates stay valid.
 The names are kept in a file beside the checkpoint.
 """
@@ -44,7 +44,7 @@ class ConnectedNode:
 
     Attributes:
         node_id: The id that it has in Flower at present.
-        introduction: What it reported about itself.
+        introduction: The report of the device about itself.
         comm_seconds: Seconds that its introduction spent on the network, both ways.
     """
 
@@ -65,7 +65,7 @@ class Roster:
         registered: The name that belongs to each node's key, by node id; empty without keys.
         expected_names: The names of nodes that were started, as far as they are known.
         model: The outline of the model, which devices must have too; None to accept any.
-        conduct: Which devices are left out because of what they said.
+        conduct: The record of devices that sent implausible answers, and of those left out.
         training: A random word that identifies the training to the devices.
         names: The devices' names, by client index.
         connected: The connected devices, by client index.

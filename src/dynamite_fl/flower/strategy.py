@@ -110,8 +110,8 @@ class WithinLimits(Strategy):
             num_rounds: The most rounds; None for those of the limits.
             timeout: The longest wait for the replies of a round, in seconds. After some rounds, the
                 wait is three times the planned seconds, if that is less.
-            train_config: What nodes are sent with every order to train.
-            evaluate_config: What nodes are sent with every order to evaluate.
+            train_config: The config that goes to nodes with every order to train.
+            evaluate_config: The config that goes to nodes with every order to evaluate.
             evaluate_fn: A function that evaluates the global model at the server.
 
         Returns:

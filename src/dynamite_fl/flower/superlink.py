@@ -59,7 +59,7 @@ class SuperLink:
         grid: The Grid that reaches the nodes.
         registered: The name that belongs to each node's key, by node id; empty without keys.
         connections: The open connections.
-        rules: What nodes may send.
+        rules: The limits of what nodes may send.
 
     Raises:
         InvalidInput: Without keys, the host is not this machine; or the port cannot be used.
@@ -222,7 +222,7 @@ class _InProcessRuntime:
         )
 
     def _is_complete(self, message_id: str) -> bool:
-        """Tell whether no part of a reply is missing.
+        """Return whether no part of a reply is missing.
 
         This is also true without a reply, since Flower then may have an error in its place.
         """

@@ -26,8 +26,8 @@ class PlanningJob:
 
     Attributes:
         fleet: The devices.
-        limits: What training may use.
-        geometry: How the loss behaves.
+        limits: The limits of the training.
+        geometry: The constants of the loss.
         files: The files that the job was read from.
         notes: Sentences that say where the numbers come from; none if the job has them all.
     """

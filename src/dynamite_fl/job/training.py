@@ -75,7 +75,7 @@ class Settings:
         loss_rise: A device measures that variance again if the loss of a new batch exceeds that of
             the last batch by more than this, which is the paper's epsilon.
         workers: The number of processes that compute for the clients. Results do not depend on it.
-        track: The trackers that are told of each round: ``tensorboard``, ``mlflow``.
+        track: The trackers that record each round: ``tensorboard``, ``mlflow``.
         device: Where models are computed: ``cpu``, ``cuda``, ``mps``, or ``auto`` for the best
             that a machine has.
         precision: ``float32``, or ``bfloat16`` to compute with mixed precision.
@@ -176,7 +176,7 @@ class TrainingJob:
 
     @property
     def trackers(self) -> tuple[str, ...]:
-        """The trackers that are told of each round."""
+        """The trackers that record each round."""
         return tuple(dict.fromkeys(self.settings.track))
 
     @property

@@ -91,7 +91,7 @@ class ReportedComparison:
         target: The value of the leading metric to reach; None if no run has finished.
         tuned: Methods that were run at three rates or more, which are shown at the best one.
         hindsight: The best fixed setting; None if none was tried.
-        repeat: How to repeat all runs, or one of them if no command repeats all.
+        repeat: The command that repeats all runs, or one of them if no command repeats all.
     """
 
     runs: Sequence[ReportedRun]

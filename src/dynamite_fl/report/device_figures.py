@@ -20,7 +20,7 @@ class DeviceFigures:
     Attributes:
         index: Index of the device in the fleet.
         samples: Samples that it has received so far.
-        batch: Its mean batch size.
+        batch: Mean batch size of the device.
         compute: Mean seconds of its local steps in a round.
         comm: Mean seconds of its communication in a round.
         slowest: Number of rounds in which it was the slowest.

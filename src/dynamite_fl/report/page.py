@@ -23,7 +23,7 @@ class Card:
     """An important figure.
 
     Attributes:
-        label: What the figure is.
+        label: The name of the figure.
         value: The figure.
         detail: More about it, in small letters.
         share: Share of a limit that is used, drawn as a bar; None for no bar.

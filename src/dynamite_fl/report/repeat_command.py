@@ -86,7 +86,7 @@ def _shared_part(tables: _Tables, own: Sequence[tuple[str, str]], plain: _Tables
 
     Args:
         tables: The tables of a job.
-        own: What its contender has of its own.
+        own: The keys that its contender has of its own.
         plain: The tables of a contender that has nothing of its own, whose values are taken.
     """
     shared = {key: value for key, value in tables.items() if key != "controller"}

@@ -24,10 +24,10 @@ class Checkpoint:
     """The state of a training after some round.
 
     Attributes:
-        progress: What the server knows.
+        progress: The state of the server.
         clients: The places of those clients whose state is kept by the engine.
-        states: What each of them carries from round to round.
-        run: What the run is of, as a digest.
+        states: The state of each of these clients.
+        run: The digest of the run's job, data and metric.
         history: The check of the history's last line.
     """
 

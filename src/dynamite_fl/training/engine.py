@@ -83,9 +83,9 @@ class RoundOutcome:
     """What a round came to.
 
     Attributes:
-        report: What the controller is told.
+        report: The report for the controller.
         updates: The present clients' local models, in the cohort's order.
-        paths: What the local steps of the same clients showed; empty if nobody asked.
+        paths: The paths of the same clients' local steps; empty if they were not ordered.
         seconds: The seconds that the round took.
         samples: The samples that were computed on, those of absent clients included and without
             those of free measurements.
@@ -151,8 +151,8 @@ class Engine(Protocol):
     Attributes:
         task: The model, the loss and the data.
         size: How many numbers a model and its measurements have.
-        states: What clients carry from round to round, by their places, as far as the engine
-            keeps it.
+        states: The states of clients, by their places in the fleet, as far as the engine keeps
+            them.
     """
 
     task: Task

@@ -168,7 +168,7 @@ def _client_metrics(task: Task, parts: Sequence[_Outputs]) -> tuple[float, ...] 
 
 
 def _by_class(task: Task, data: _Outputs) -> dict[int, float]:
-    """Return the accuracy of each class; empty if targets are not labels or no metric tells."""
+    """Return the accuracy of each class; empty without labels or without such a metric."""
     correct = next((m.per_sample for m in task.all_metrics.values() if m.per_sample), None)
     if correct is None:
         return {}

@@ -112,7 +112,7 @@ def judge(
     rounds.
 
     Args:
-        guard: What the guard knows.
+        guard: The guard before this judgement.
         loss: The measured loss, ``mean_loss`` of the clients' losses.
         variance: The variance of that loss.
         weights: The model, (d,).

@@ -89,7 +89,7 @@ def what_is_missing(
     Args:
         lines: The lines of the history.
         folder: The run's folder.
-        saved: What ``RunFolder.checkpointed`` returned before the history was read.
+        saved: The value that ``RunFolder.checkpointed`` returned before the history was read.
     """
     if saved is not None and _last_check(lines[: saved[0]], folder) != saved[1]:
         return f"it does not hold the {saved[0]} rounds of its checkpoint"

@@ -45,7 +45,7 @@ def find_broken(lines: Iterable[str], first: str | None, needed: bool) -> Iterat
 
     Args:
         lines: The lines of a history.
-        first: What the first line follows; None if it is not known, so that any will do.
+        first: The check that the first line must follow; None to accept any.
         needed: Whether each line must have a check. Older histories have none.
     """
     previous = first

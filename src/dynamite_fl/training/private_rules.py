@@ -95,7 +95,7 @@ def with_private_rounds(limits: Limits, mechanism: Mechanism | None, state: Priv
     Args:
         limits: The limits, or what is left of them.
         mechanism: The mechanism; None without differential privacy.
-        state: What has been spent.
+        state: The state of differential privacy.
     """
     if mechanism is None or limits.epsilon is None:
         return limits

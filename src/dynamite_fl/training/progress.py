@@ -34,7 +34,7 @@ class Progress:
         server: The server optimiser's state.
         rate: What is known about learning rates.
         trial: The kind of trial of learning rates in the next round, one of ``RATE_TRIALS``.
-        guard: The last good model, and what tells a good one from a ruined one.
+        guard: The last good model, and the losses by which models are judged.
         ended: The limit that ended the training; None if there is a next round.
         private: The state of differential privacy; None without it.
     """

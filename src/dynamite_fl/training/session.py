@@ -92,7 +92,7 @@ class Session:
     _file: HistoryFile | None = field(default=None, init=False, repr=False)
 
     def run(self) -> Outcome:
-        """Train until a limit ends the training or the session is told to stop.
+        """Train until a limit ends the training or the session is asked to stop.
 
         Raises:
             Infeasible: The limits do not allow a single round. No file was written.
@@ -122,7 +122,7 @@ class Session:
         """Run, record and save rounds until the training ends.
 
         Raises:
-            _Stopped: The session was told to stop before the training ended.
+            _Stopped: The session was asked to stop before the training ended.
         """
         self._saved_at = time.monotonic()
         progress = start
@@ -185,7 +185,7 @@ class Session:
 
 
 class _Stopped(KeyboardInterrupt):
-    """Carries the progress out of a session that was told to stop.
+    """Carries the progress out of a session that was asked to stop.
 
     It passes through the context of the trackers as an exception, so that they record an
     interrupted run and not a finished one.

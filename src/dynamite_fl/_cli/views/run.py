@@ -25,7 +25,7 @@ def show_summary(
     """Show what a training reached, what it spent and what is left.
 
     Args:
-        console: Where to show it.
+        console: The console that shows it.
         title: The first line.
         history: The rounds of the training.
         limits: The limits of the training.
