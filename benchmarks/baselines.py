@@ -110,15 +110,15 @@ def _summary(name: str, every: Sequence[dict[str, Any]]) -> str:
     if not with_it:
         return f"{name}: not measured"
     shares = [found["hindsight"]["covered"][name] for found in with_it]
-    told = [part for part in shares if part is not None]
+    known = [part for part in shares if part is not None]
     text = f"{name}: {_ahead(name, ['fedavg'], with_it)} tuned FedAvg"
     text += f", {_ahead(name, ['fedavg', *SERVERS], with_it)} the best tuned baseline"
     text += f", of {len(with_it)} cases"
-    if not told:
+    if not known:
         return text
     return (
-        f"{text}; {statistics.fmean(told):.0%} of the way on average, {min(told):.0%} at least, "
-        f"where there is one to go ({len(told)} cases)"
+        f"{text}; {statistics.fmean(known):.0%} of the way on average, {min(known):.0%} at least, "
+        f"where there is one to go ({len(known)} cases)"
     )
 
 

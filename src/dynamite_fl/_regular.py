@@ -27,10 +27,10 @@ def read_regular(path: Path, most_bytes: int = _MANY_BYTES) -> bytes:
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(22, "it is not a regular file", str(path))
-        if found.st_size > most_bytes:
+        if status.st_size > most_bytes:
             raise OSError(27, f"it has more than {most_bytes:,} bytes", str(path))
         return file.read()
 

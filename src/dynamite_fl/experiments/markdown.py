@@ -62,11 +62,11 @@ def reason_in_words(verdict: Verdict) -> str:
 
 def _count_in_words(judged: Sequence[Comparison]) -> str:
     """Return how many comparisons hold, and which of those has the smallest difference."""
-    holding = [each for each in judged if each.holds]
+    holding = [comparison for comparison in judged if comparison.holds]
     words = f"{len(holding)} of {len(judged)} comparisons hold"
     if not holding:
         return words
-    least = min(holding, key=lambda each: abs(each.value or 0.0))
+    least = min(holding, key=lambda comparison: abs(comparison.value or 0.0))
     return f"{words}, the least of them {least.where}: {least.measured}"
 
 

@@ -95,5 +95,5 @@ def in_job_words(message: str) -> str:
 
 def _read_fleet_csv(path: Path) -> dict[str, list[object]]:
     parameters = inspect.signature(Fleet).parameters
-    needed = [key for key, each in parameters.items() if each.default is each.empty]
+    needed = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
     return read_csv(path, list(parameters), needed, words=["name"])

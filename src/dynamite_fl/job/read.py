@@ -56,7 +56,7 @@ def table_record(record: type[Record], name: str, table: object) -> Record:
     if not isinstance(table, dict):
         raise JobError(f"{name} must be a table of keys")
     parameters = inspect.signature(record).parameters
-    needed = [key for key, each in parameters.items() if each.default is each.empty]
+    needed = [key for key, parameter in parameters.items() if parameter.default is parameter.empty]
     check_keys(name, table, list(parameters), needed)
     try:
         return record(**{key: value for key, value in table.items() if value is not None})
@@ -90,16 +90,16 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
         >>> differences({"training": {"seed": 0}}, {"training": {"seed": 1}})
         ['training.seed is 0 there and 1 here']
     """
-    found = []
+    differing = []
     for key in dict.fromkeys([*there, *here]):
         left, right = there.get(key), here.get(key)
         if left == right or (left is not None and right is not None and _same(left, right)):
             continue
         if isinstance(left, Mapping) and isinstance(right, Mapping):
-            found += [f"{key}.{part}" for part in differences(left, right)]
+            differing += [f"{key}.{part}" for part in differences(left, right)]
         else:
-            found.append(f"{key} is {_shown(left)} there and {_shown(right)} here")
-    return found
+            differing.append(f"{key} is {_shown(left)} there and {_shown(right)} here")
+    return differing
 
 
 def _read_toml(path: Path | None, embedded: str) -> Tables:

@@ -119,10 +119,10 @@ class LivePage:
 
 def _stamp(file: Path) -> str:
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return "missing"
-    return f"{found.st_mtime_ns} {found.st_size}"
+    return f"{status.st_mtime_ns} {status.st_size}"
 
 
 def _links(names: Sequence[str], current: str) -> str:

@@ -120,12 +120,12 @@ def _divergence(chance: float, noise_multiplier: float, order: float) -> float:
     """Return the Renyi divergence of one round; infinity if it cannot be computed at this order."""
     analysis = _opacus()
     try:
-        found = analysis.compute_rdp(
+        divergence = analysis.compute_rdp(
             q=chance, noise_multiplier=noise_multiplier, steps=1, orders=float(order)
         )
     except (ValueError, OverflowError):  # the series of a fractional order lost its precision
         return math.inf
-    return float(found) if found >= 0 else math.inf  # NaN is not
+    return float(divergence) if divergence >= 0 else math.inf  # NaN is not
 
 
 @lru_cache(maxsize=1)

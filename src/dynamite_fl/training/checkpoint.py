@@ -90,16 +90,16 @@ def restore(training: Training, folder: RunFolder, fresh: Progress) -> Progress:
     """
     folder.check_files()
     remove_leftovers(folder.path)
-    found = _load_last(folder, fresh)
-    if found is None:
+    checkpoint = _load_last(folder, fresh)
+    if checkpoint is None:
         folder.ended.unlink(missing_ok=True)
         write_atomically(folder.history, "")
         return fresh
-    if found.progress.ended is None:
+    if checkpoint.progress.ended is None:
         folder.ended.unlink(missing_ok=True)
-    keep_first_rounds(folder, found.progress.ledger.rounds, found.history)
-    training.engine.states.update(zip(found.clients, found.states, strict=True))
-    return found.progress
+    keep_first_rounds(folder, checkpoint.progress.ledger.rounds, checkpoint.history)
+    training.engine.states.update(zip(checkpoint.clients, checkpoint.states, strict=True))
+    return checkpoint.progress
 
 
 def _load_last(folder: RunFolder, fresh: Progress) -> Checkpoint | None:
@@ -108,17 +108,17 @@ def _load_last(folder: RunFolder, fresh: Progress) -> Checkpoint | None:
     Raises:
         RunFolderError: It is damaged, and there is none before it, or it is of another training.
     """
-    found = _load_sound(folder, type(fresh.control))
-    if found is None:
+    checkpoint = _load_sound(folder, type(fresh.control))
+    if checkpoint is None:
         return None
-    if found.run != (folder.first_check() or ""):
+    if checkpoint.run != (folder.first_check() or ""):
         raise RunFolderError(
             f"{folder.checkpoint} is of another run, whose job, data or metric differ: copy it "
             "from a backup, or begin anew in another folder"
         )
-    if found.progress.weights.shape != fresh.weights.shape:
+    if checkpoint.progress.weights.shape != fresh.weights.shape:
         raise RunFolderError(f"{folder.checkpoint} is of a model of another size")
-    return found
+    return checkpoint
 
 
 def _load_sound(folder: RunFolder, control: type) -> Checkpoint | None:
@@ -130,11 +130,11 @@ def _load_sound(folder: RunFolder, control: type) -> Checkpoint | None:
         return load_record(last, Checkpoint, unknown=control)
     except RunFolderError as error:
         try:
-            found = load_record(earlier, Checkpoint, unknown=control)
+            checkpoint = load_record(earlier, Checkpoint, unknown=control)
         except RunFolderError:
             raise RunFolderError(f"{error}; remove it to begin the training anew") from None
         if last.exists():  # or else a kill came between two names
-            rounds = found.progress.ledger.rounds
+            rounds = checkpoint.progress.ledger.rounds
             warnings.warn(f"{error}; the training goes on after round {rounds}", stacklevel=2)
     earlier.replace(last)
-    return found
+    return checkpoint

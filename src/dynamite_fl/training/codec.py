@@ -129,7 +129,7 @@ def _pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
             for field in fields(value)
         }
     if isinstance(value, tuple | list):
-        return [_pack(each, f"{name}.{place}", tensors) for place, each in enumerate(value)]
+        return [_pack(part, f"{name}.{place}", tensors) for place, part in enumerate(value)]
     if isinstance(value, np.ndarray):
         tensors[name] = torch.from_numpy(np.array(value))  # a copy: ours cannot be written to
         return {"numpy": name}
@@ -174,8 +174,8 @@ def _unpack(
                 item = typing.get_args(choice)[0]
                 items = enumerate(packed)
                 return typing.get_origin(choice)(
-                    _unpack(item, each, f"{name}.{place}", tensors, unknown)
-                    for place, each in items
+                    _unpack(item, part, f"{name}.{place}", tensors, unknown)
+                    for place, part in items
                 )
     elif type(packed) in choices:
         return packed

@@ -14,7 +14,7 @@ from dynamite_fl.reports import Probe
 from dynamite_fl.training.aggregate import average
 from dynamite_fl.training.engine import RoundOrder
 
-_FIGURES = tuple(each.name for each in fields(ProbeFigures))
+_FIGURES = tuple(figure.name for figure in fields(ProbeFigures))
 
 
 def collect(replies: Sequence[Reply | None], samples: FloatArray) -> Probe:

@@ -57,19 +57,19 @@ def _evaluation_fields(evaluation: Evaluation | None) -> dict[str, Any]:
     """Return the fields about the new model; none if it was not evaluated."""
     if evaluation is None:
         return {}
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "metrics": {name: _finite(value) for name, value in evaluation.metrics.items()},
         "loss": _finite(evaluation.loss),
     }
     if evaluation.class_accuracy:
-        found["class_accuracy"] = {
+        fields["class_accuracy"] = {
             str(label): _finite(accuracy) for label, accuracy in evaluation.class_accuracy.items()
         }
     if evaluation.client_metrics is not None:
-        found["client_metrics"] = tuple(map(_finite, evaluation.client_metrics))
+        fields["client_metrics"] = tuple(map(_finite, evaluation.client_metrics))
     if evaluation.stream_loss is not None:
-        found["stream_loss"] = _finite(evaluation.stream_loss)
-    return found
+        fields["stream_loss"] = _finite(evaluation.stream_loss)
+    return fields
 
 
 def _client_fields(report: RoundReport) -> dict[str, Any]:

@@ -16,9 +16,9 @@ _READABLE = (2, FORMAT)  # formats whose runs can be shown; those of format 2 ha
 class OtherFormat(ValueError):  # noqa: N818  it says what is the matter
     """The run was begun by a version whose files this one cannot read or go on with."""
 
-    def __init__(self, begun_by: object, found: object) -> None:
+    def __init__(self, begun_by: object, its_format: object) -> None:
         super().__init__(
-            f"was begun by dynamite {begun_by}, whose files have format {found}; this is "
+            f"was begun by dynamite {begun_by}, whose files have format {its_format}; this is "
             f"{version('dynamite-fl')} with format {FORMAT}: go on with that version, or begin "
             "anew in another folder"
         )
@@ -77,22 +77,22 @@ class Identity:
             ValueError: The content is damaged.
         """
         try:
-            found = json.loads(text)
-            if not isinstance(found, dict):
+            content = json.loads(text)
+            if not isinstance(content, dict):
                 raise TypeError("it is not a table")
-            if found.get("format", FORMAT) not in _READABLE:
-                raise OtherFormat(found.get("version"), found["format"])
-            check = found.pop("check", None)
-            if (check is not None or found.get("format") == FORMAT) and check != _check(found):
+            if content.get("format", FORMAT) not in _READABLE:
+                raise OtherFormat(content.get("version"), content["format"])
+            check = content.pop("check", None)
+            if (check is not None or content.get("format") == FORMAT) and check != _check(content):
                 raise ValueError("its check is wrong")
-            if not all(isinstance(path, str) for path in list(found["folders"])):
+            if not all(isinstance(path, str) for path in list(content["folders"])):
                 raise TypeError("a folder is not text")
             converted = {
-                "folders": tuple(found["folders"]),
-                "data": dict(found["data"]),
-                "leading_metric": _leading_metric(found),
+                "folders": tuple(content["folders"]),
+                "data": dict(content["data"]),
+                "leading_metric": _leading_metric(content),
             }
-            return cls(**{**found, **converted})
+            return cls(**{**content, **converted})
         except (TypeError, KeyError, RecursionError) as error:
             raise ValueError(str(error)) from None
 
