@@ -5,12 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dynamite_fl.errors import InvalidInput
+from dynamite_fl.records import MOST_ROUNDS
 from dynamite_fl.training.accountant import Accountant, least_noise
 
 NOISES = (0.7, 1.0, 2.0, 4.0, 10.0, 30.0)
@@ -84,12 +85,14 @@ def test_smaller_chances_spend_less_and_more_rounds_spend_more() -> None:
     epsilon=st.floats(0.05, 30),
     delta=st.sampled_from([1e-2, 1e-6]),
 )
+@example(noise=60.0, chance=0.01, epsilon=30.0, delta=1e-2)  # as many rounds as a limit may name
 def test_the_most_rounds_keep_epsilon_and_one_more_does_not(
     noise: float, chance: float, epsilon: float, delta: float
 ) -> None:
     accountant = Accountant(round(noise, 1), chance, delta)
     most = accountant.most_rounds(epsilon)
-    assert accountant.epsilon(most) <= epsilon < accountant.epsilon(most + 1)
+    assert accountant.epsilon(most) <= epsilon
+    assert most == MOST_ROUNDS or epsilon < accountant.epsilon(most + 1)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0, 12.0])
