@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 HANG_SECONDS = 600.0  # a limit that only ends a hang; no test waits this long otherwise
@@ -73,7 +74,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def run_forked(action: Callable[[], None], output: Path) -> int | None:
+def run_forked(action: Callable[[], object], output: Path) -> int | None:
     """Run an action in a fork of this process, and return the exit code; -9 for a kill.
 
     A fork has all modules that this process has, so it takes no time to start.
@@ -82,11 +83,17 @@ def run_forked(action: Callable[[], None], output: Path) -> int | None:
         action: What the fork does.
         output: The file that receives what the fork prints.
     """
-    process = multiprocessing.get_context("fork").Process(target=_act, args=(action, output))
-    process.start()
+    process = start_fork(action, output)
     process.join(HANG_SECONDS)
     assert process.exitcode is not None
     return process.exitcode
+
+
+def start_fork(action: Callable[[], object], output: Path) -> ForkProcess:
+    """Begin an action in a fork of this process, and return while it runs."""
+    process = multiprocessing.get_context("fork").Process(target=_act, args=(action, output))
+    process.start()
+    return process
 
 
 def main(*words: str | Path) -> None:
@@ -97,7 +104,7 @@ def main(*words: str | Path) -> None:
     run()
 
 
-def _act(action: Callable[[], None], output: Path) -> None:
+def _act(action: Callable[[], object], output: Path) -> None:
     with output.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

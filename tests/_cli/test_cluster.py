@@ -75,6 +75,7 @@ def test_a_cluster(tmp_path: Path) -> None:
     assert not running_nodes(tmp_path)
 
 
+@pytest.mark.faults
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", [0, 2])
 def test_nodes_end_with_a_server_that_is_killed(tmp_path: Path, rounds: int) -> None:

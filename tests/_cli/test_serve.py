@@ -52,6 +52,7 @@ def start_nodes(stack: ExitStack, folder: Path, job: Path, port: int) -> None:
         stack.enter_context(running("node", job, *options, log=folder / f"{name}.log"))
 
 
+@pytest.mark.faults
 @pytest.mark.slow
 def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
     """With TLS and keys: no round is lost or charged twice, and the nodes are not restarted."""

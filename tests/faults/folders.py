@@ -3,10 +3,10 @@
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-NAMES = (
+NAMES = (  # of a simulated run
     "job.toml",
     "run.json",
     "history.jsonl",
@@ -15,6 +15,7 @@ NAMES = (
     "model.safetensors",
     "ended.txt",
 )
+SERVED = ("nodes.json", "releases.txt")  # what a run on real machines has in addition
 
 
 def flip(path: Path, chance: random.Random) -> None:
@@ -89,7 +90,13 @@ HARMS: tuple[Callable[[Path, random.Random], None], ...] = (
 )  # fmt: skip
 
 
-def harmed(whole: Path, other: Path, target: Path, chance: random.Random) -> str:
+def harmed(
+    whole: Path,
+    other: Path,
+    target: Path,
+    chance: random.Random,
+    names: Sequence[str] = NAMES,
+) -> str:
     """Copy a run folder and harm one of its files; say which and how.
 
     Args:
@@ -97,9 +104,10 @@ def harmed(whole: Path, other: Path, target: Path, chance: random.Random) -> str
         other: The folder of another run, of whose files one may be taken.
         target: The copy.
         chance: Chooses.
+        names: The files that may be harmed.
     """
     shutil.copytree(whole, target)
-    name = chance.choice([name for name in NAMES if (whole / name).exists()])
+    name = chance.choice([name for name in names if (whole / name).exists()])
     if chance.random() < 0.15 and (other / name).exists():
         shutil.copy(other / name, target / name)
         return f"{name} of another run"

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from dynamite_fl import _atomic
 from dynamite_fl.training import session
-from tests.processes import run_forked
+from tests.processes import HANG_SECONDS, run_forked, start_fork
 
 MOMENTS = ("before", "half way", "after")  # a write; "after" is before the file gets its name
 
@@ -48,6 +48,17 @@ def killed_at_write(action: Callable[[], object], number: int, moment: str, outp
     code = run_forked(act, output)
     assert code in (0, -signal.SIGKILL), output.read_text()
     return code != 0
+
+
+def killed_after(action: Callable[[], object], seconds: float, output: Path) -> bool:
+    """Run an action in a fork that is killed after some time; False if it ended before that."""
+    process = start_fork(action, output)
+    process.join(seconds)
+    if process.exitcode is None and process.pid is not None:
+        os.kill(process.pid, signal.SIGKILL)
+    process.join(HANG_SECONDS)
+    assert process.exitcode in (0, -signal.SIGKILL), output.read_text()
+    return process.exitcode != 0
 
 
 def save_each_round() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -10,10 +11,12 @@ from unittest.mock import patch
 
 import pytest
 
+from dynamite_fl.errors import RunFolderError
 from dynamite_fl.training.history_file import HistoryFile
 from dynamite_fl.training.round_record import RoundRecord
 from tests._cli.commands import invoke
-from tests.faults.folders import harmed
+from tests.faults import served
+from tests.faults.folders import NAMES, SERVED, harmed
 from tests.faults.kills import same_files, save_each_round
 from tests.processes import HANG_SECONDS, main, run_forked
 
@@ -113,10 +116,55 @@ def test_damaged_folders_are_refused_or_made_right(runs: dict[str, Path], tmp_pa
     assert try_folders(20, runs, tmp_path, seed=3) == []
 
 
+def judge_served(folder: Path, nodes: Path, names: list[str], epsilon: float) -> str | None:
+    """Return what is wrong with what a server makes of a damaged folder."""
+    try:
+        result = served.trained(folder, nodes)
+    except RunFolderError as error:
+        return None if len(str(error).splitlines()) == 1 else f"it says {error}"
+    if served.names_in(folder) != names:
+        return f"its nodes are {served.names_in(folder)}"
+    spent = result.history[-1].epsilon
+    return None if spent is not None and spent >= epsilon else f"it has spent {spent}"
+
+
+def try_served(count: int, target: Path, seed: int) -> list[str]:
+    """Damage as many folders of a server that was killed, go on with them, and return all wrongs.
+
+    The killed round was given away, so that no folder may say that less was spent than with it.
+    """
+    chance, wrong = random.Random(seed), list[str]()  # noqa: S311  nothing here is secret
+    whole = served.begun(target / "whole", target / "nodes", seed=0)
+    other = served.begun(target / "other", target / "nodes", seed=1)
+    names, copy = served.names_in(whole), target / "copy"
+    shutil.copytree(whole, copy)
+    epsilon = served.trained(copy, target / "nodes").history[-1].epsilon
+    assert epsilon is not None
+    for number in range(count):
+        files = SERVED if number % 3 else NAMES
+        folder = target / str(number)
+        what = harmed(whole, other, folder, chance, files)
+        try:
+            found = judge_served(folder, target / "nodes", names, epsilon)
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+        if found is not None:
+            wrong.append(f"served, {what}: {found}")
+    return wrong
+
+
+def test_a_damaged_ledger_of_privacy_or_list_of_nodes_is_noticed(tmp_path: Path) -> None:
+    assert try_served(20, tmp_path, seed=5) == []
+
+
 @pytest.mark.slow
 def test_many_damaged_folders_are_refused_or_made_right(
     runs: dict[str, Path], tmp_path: Path, figure: Any
 ) -> None:
-    wrong = try_folders(500, runs, tmp_path, seed=4)
-    figure(f"run folders: 500 damaged, {len(wrong)} taken wrongly {dict(Counter(wrong)) or ''}")
+    wrong = try_folders(400, runs, tmp_path / "simulated", seed=4)
+    wrong += try_served(100, tmp_path / "served", seed=6)
+    figure(
+        f"run folders: 500 damaged, 100 of them of a server with a ledger of privacy, "
+        f"{len(wrong)} taken wrongly {dict(Counter(wrong)) or ''}"
+    )
     assert wrong == []

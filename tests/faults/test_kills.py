@@ -1,8 +1,6 @@
 """Kills at any moment, and at the moments of writing: what is resumed ends the same."""
 
 import random
-import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -10,8 +8,14 @@ from typing import Any
 import pytest
 
 from tests._cli.commands import invoke
-from tests.faults.kills import MOMENTS, killed_at_write, same_files, save_each_round
-from tests.processes import HANG_SECONDS, main, start_command
+from tests.faults.kills import (
+    MOMENTS,
+    killed_after,
+    killed_at_write,
+    same_files,
+    save_each_round,
+)
+from tests.processes import HANG_SECONDS, main
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 SHORT = ("--set", "limits.rounds=30", "--set", "task.model=softmax")
@@ -57,24 +61,40 @@ def test_kills_at_the_moments_of_writing(whole: Path, tmp_path: Path, figure: An
 
 
 def test_kills_at_any_time(whole: Path, tmp_path: Path, figure: Any) -> None:
-    """A process of its own is killed after a while, and begun again, until it ends."""
+    """A run is killed after a while, and begun again, until it ends.
+
+    The while is a share of the time that a whole run takes here, so that kills meet all its parts.
+    """
     chance, kills, runs = random.Random(6), 0, 1  # noqa: S311  nothing here is secret
-    folder = tmp_path / "1" / "a"
+    folder, output = tmp_path / "1" / "a", tmp_path / "output.txt"
+
+    def act() -> None:
+        save_each_round()
+        main(*words_of(folder))
+
+    began = time.monotonic()
+    assert not killed_after(act, HANG_SECONDS, output)
+    longest = 0.6 * (time.monotonic() - began)
+    folder = tmp_path / "2" / "a"
+    rounds_at_kill = set()
     while kills < ANY_TIME:
-        process = start_command(
-            *words_of(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        longest = time.monotonic() + chance.uniform(1.0, 6.0)  # which is no limit for a result
-        while process.poll() is None and time.monotonic() < longest:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        if process.wait(HANG_SECONDS) == -signal.SIGKILL:
+        if killed_after(act, chance.uniform(0.0, longest), output):
             kills += 1
+            rounds_at_kill.add(rounds_played(folder))
             continue
         assert same_files(folder, whole)
         runs += 1
-        folder = tmp_path / str(runs) / "a"
+        folder = tmp_path / str(runs + 1) / "a"
     result = invoke(*words_of(folder))
     assert result.exit_code == 0, result.stderr
     assert same_files(folder, whole)
-    figure(f"kills at any time: {kills} in {runs} runs, all identical afterwards")
+    assert len(rounds_at_kill) > 10  # they did not all come at the same moment
+    figure(
+        f"kills at any time: {kills} in {runs} runs, after {len(rounds_at_kill)} different rounds, "
+        "all identical afterwards"
+    )
+
+
+def rounds_played(folder: Path) -> int:
+    history = folder / "history.jsonl"
+    return len(history.read_bytes().splitlines()) if history.exists() else 0

@@ -69,7 +69,7 @@ def _old_reply(sent: TrainReply, _: Order, earlier: Sequence[TrainReply]) -> Tra
 # The lies of one node that once ended, ruined or slowed the training of all.
 LIES: dict[str, Lie] = {
     "step seconds of 1e6": _works(step_seconds=1e6),
-    "step seconds of 1e29": _works(step_seconds=1e29),
+    "step seconds of 1e308": _works(step_seconds=1e308),
     "step seconds of 0": _works(step_seconds=0.0),
     "seconds of 1e6": _works(seconds=1e6),
     "weights of 3e38": _filled(3e38),
@@ -86,7 +86,7 @@ LIES: dict[str, Lie] = {
 
 INTRODUCTIONS: dict[str, dict[str, float]] = {
     "a speed of 0": {"samples_per_second": 0.0},
-    "a speed of 1e29": {"samples_per_second": 1e29},
+    "a speed of 1e308": {"samples_per_second": 1e308},
     "a long introduction": {"seconds": 1e9},
 }
 

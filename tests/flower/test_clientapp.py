@@ -110,6 +110,7 @@ def node_process(folder: Path, port: int) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.faults
 @pytest.mark.slow
 def test_a_node_killed_in_training_goes_on_with_its_samples(folder: Path) -> None:
     """The same with ``dynamite node --incoming``, in a process that is really killed."""

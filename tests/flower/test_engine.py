@@ -212,8 +212,6 @@ def raises(*_: object) -> RecordDict:
 @pytest.mark.parametrize(
     "change",
     [
-        shorter,
-        doubles,
         no_bytes,
         raises,
         cut_off,
@@ -238,6 +236,21 @@ def test_replies_that_cannot_be_used_make_their_sender_absent(
     assert outcome.samples > asked.plan.local_steps * int(asked.plan.batch_sizes[:2].sum())
     nodes.apps[3] = app(2, tmp_path)  # it is still there, and may do better
     assert engine.run_round(order(2, engine.first_weights())).report.present.all()
+
+
+@pytest.mark.parametrize("change", [shorter, doubles])
+def test_a_model_of_another_shape_leaves_its_sender_out_for_a_while(
+    tmp_path: Path, change: Callable[[RecordDict], RecordDict]
+) -> None:
+    nodes = grid(tmp_path)
+    nodes.apps[3] = changed(nodes.apps[3], change)
+    engine = engine_of(nodes)
+    weights = engine.first_weights()
+    for index in (1, 2, 3):  # in the last two, nobody asks it
+        outcome = engine.run_round(order(index, weights))
+        assert outcome.report.present.tolist() == [True, True, False, True, True]
+        nodes.apps[3] = app(2, tmp_path)
+    assert engine.run_round(order(4, weights)).report.present.all()
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def test_nodes_compute_what_simulated_devices_compute(tmp_path: Path) -> None:
         assert "The training has ended, by its deadline" in machines.log.read_text()
 
 
+@pytest.mark.faults
 @pytest.mark.slow
 def test_a_node_that_hangs_is_left_out_until_it_answers(tmp_path: Path) -> None:
     with Machines(tmp_path, NODES) as machines:
@@ -91,6 +92,7 @@ def test_a_node_that_hangs_is_left_out_until_it_answers(tmp_path: Path) -> None:
         assert engine.run_round(order(3, weights, clients=NODES)).report.present.all()
 
 
+@pytest.mark.faults
 @pytest.mark.slow
 def test_a_node_that_is_killed_in_a_round_continues_with_its_state(tmp_path: Path) -> None:
     with Machines(tmp_path, NODES) as machines:
@@ -109,6 +111,7 @@ def test_a_node_that_is_killed_in_a_round_continues_with_its_state(tmp_path: Pat
         assert outcome.report.probe.smoothness[0] > 0  # measured with its memory of round 1
 
 
+@pytest.mark.faults
 @pytest.mark.slow
 def test_nodes_with_wrong_keys_are_refused_and_keep_trying(tmp_path: Path) -> None:
     with Machines(tmp_path, nodes=1) as machines:

@@ -92,6 +92,34 @@ def test_a_run_that_trained_nothing_may_be_begun_anew(tmp_path: Path) -> None:
     assert load_run(folder).settings.learning_rate is None
 
 
+def test_what_another_job_left_before_it_trained_anything_is_removed(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    open_run(folder, job(), data={}, is_real=True)
+    for path in (folder.nodes, folder.releases):
+        path.write_text("of this job")
+    open_run(folder, job(), data={}, is_real=True)  # the same job may have spent some privacy
+    assert folder.nodes.exists()
+    assert folder.releases.exists()
+    open_run(folder, job("training.learning_rate=0.5"), data={}, is_real=True)
+    assert not folder.nodes.exists()
+    assert not folder.releases.exists()
+
+
+def test_real_machines_and_simulations_do_not_go_on_with_each_others_runs(
+    begun: RunFolder, tmp_path: Path
+) -> None:
+    data = {"training data": "1234", "model": "1"}
+    with pytest.raises(RunFolderError, match="is a simulated run: go on with dynamite resume"):
+        open_run(begun, job(), data=data, is_real=True)
+    served = RunFolder(tmp_path / "served")
+    open_run(served, job(), data=data, is_real=True)
+    served.history.write_text("a round was trained\n")
+    assert served.first_check() != begun.first_check()
+    open_run(served, job(), data=data, is_real=True)
+    with pytest.raises(RunFolderError, match="is a run on real machines: go on with dynamite"):
+        open_run(served, job(), data=data)
+
+
 def test_a_job_file_says_the_same_as_its_run_folder(begun: RunFolder) -> None:
     """All defaults are written out, so that a later version with others changes nothing."""
     tables = load_run(begun).tables

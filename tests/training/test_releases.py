@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from dynamite_fl.errors import RunFolderError
+from dynamite_fl.training.identity import Identity
 from dynamite_fl.training.loop import begin, rounds
-from dynamite_fl.training.releases import with_lost_releases
+from dynamite_fl.training.releases import with_lost_releases, write_releases
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
 from tests.training.private import private_training
@@ -56,20 +57,48 @@ def test_lost_releases_can_end_a_training(tmp_path: Path) -> None:
     made = private_training(is_real=True, limit=limit)
     assert made.privacy is not None
     *_, (progress, _) = islice(rounds(made, begin(made)), 2)
-    folder.releases.write_text(f"{made.privacy.most_releases - 1}\n")
+    write_releases(folder, made.privacy.most_releases - 1)
     after = with_lost_releases(made, folder, progress)
     assert after.ended is None
     assert after.ledger.epsilon == made.privacy.accountant.epsilon(made.privacy.most_releases - 1)
     assert after.ledger.epsilon <= 4.0
-    folder.releases.write_text(f"{made.privacy.most_releases}\n")
+    write_releases(folder, made.privacy.most_releases)
     assert with_lost_releases(made, folder, progress).ended == "epsilon"
-    folder.releases.write_text("2\n")
+    write_releases(folder, 2)
     assert with_lost_releases(made, folder, progress) is progress
 
 
-def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path)
-    folder.releases.write_text("many")
+@pytest.mark.parametrize(
+    "content",
+    ["many", "", "1\n", "12\n", "1\n0123456789abcdef\n", "the last digit", "of another run", None],
+)
+def test_a_ledger_that_says_too_little_is_an_error(tmp_path: Path, content: str | None) -> None:
+    """A file that was damaged, shortened, exchanged or removed allows nobody to overspend."""
+    folder = folder_of(tmp_path / "a")
     made = private_training(is_real=True)
+    *_, (progress, _) = islice(rounds(made, begin(made)), 2)
+    write_releases(folder, 12)
+    assert with_lost_releases(made, folder, progress) != progress
+    right = folder.releases.read_text()
+    if content is None:
+        folder.releases.unlink()
+    elif content == "the last digit":
+        folder.releases.write_text(right.replace("12", "13", 1))
+    elif content == "of another run":
+        other = folder_of(tmp_path / "b")
+        other.begin("", Identity({"model": "1f"}))
+        write_releases(other, 12)
+        folder.releases.write_text(other.releases.read_text())
+    else:
+        folder.releases.write_text(content)
     with pytest.raises(RunFolderError, match=r"releases\.txt is damaged"):
-        with_lost_releases(made, folder, begin(made))
+        with_lost_releases(made, folder, progress)
+
+
+def test_a_ledger_behind_the_checkpoint_is_an_error(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    made = private_training(is_real=True)
+    *_, (progress, _) = islice(rounds(made, begin(made)), 2)
+    write_releases(folder, 1)
+    with pytest.raises(RunFolderError, match="it has 1 of at least 2 rounds"):
+        with_lost_releases(made, folder, progress)

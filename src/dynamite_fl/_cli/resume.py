@@ -7,7 +7,6 @@ import typer
 from dynamite_fl._cli.app import app
 from dynamite_fl._cli.errors import errors
 from dynamite_fl._cli.options import DataDir, Engine, LastLine, RunPath
-from dynamite_fl.errors import RunFolderError
 
 _EPILOG = """
 [bold]Examples[/bold]
@@ -46,10 +45,7 @@ def resume(
     with errors(as_json):
         run = RunFolder(folder)
         job = load_run(run)
-        if run.nodes.exists():
-            raise RunFolderError(
-                f"{folder} is a run on real machines: go on with dynamite serve or cluster"
-            )
+        run.check_same_devices(is_real=False)
         typer.echo(f"Going on in {folder}", err=as_json)
 
         train_simulated(job, run, data_dir, as_json, on_ray=engine == "ray", task=task)

@@ -19,7 +19,8 @@ from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.client.rate_trial import most_trial_gradients
 from dynamite_fl.control.estimate.speed import fill_with_median
 from dynamite_fl.errors import InvalidInput, TooFewNodes, UserCodeError
-from dynamite_fl.flower.answers import KnownNode, Reader, judge
+from dynamite_fl.flower.answer_reader import KnownNode, Reader
+from dynamite_fl.flower.answers import judge
 from dynamite_fl.flower.conduct import FILE_NAME, Conduct
 from dynamite_fl.flower.messages import TRAIN, TrainOrder, to_content
 from dynamite_fl.flower.messenger import Grid, Messenger, Request, Response

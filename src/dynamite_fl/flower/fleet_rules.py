@@ -24,7 +24,7 @@ _BYTES_PER_PART = 2**20  # a fourth of what our nodes send, to be generous to ot
 
 
 class FleetRules:
-    """The rules for one SuperLink; it is called with each request, before the request is handled.
+    """The rules for one SuperLink; it is called with each request of Flower's protocol.
 
     Args:
         state: The state of the SuperLink.
@@ -44,12 +44,19 @@ class FleetRules:
         self.most_reply_bytes = _MODELS_IN_REPLY * model_bytes + _OVERHEAD_BYTES
 
     def __call__(self, request: Request) -> None:
-        """Refuse a request that breaks a rule.
+        """Refuse a request that breaks a rule, before it is handled.
 
         Raises:
             HTTPException: The request is refused; the text says why.
         """
-        content = getattr(request.state, "protobuf_request", None)
+        self.check(getattr(request.state, "protobuf_request", None))
+
+    def check(self, content: object) -> None:
+        """Refuse the content of a request that breaks a rule.
+
+        Raises:
+            HTTPException: The request is refused; the text says why.
+        """
         if isinstance(content, PushMessagesRequest):
             self._check_reply(content)
             with self._lock:

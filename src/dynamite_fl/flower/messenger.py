@@ -135,7 +135,7 @@ class Messenger:
         responses: dict[int, Response] = {}
         shown = -1  # the number of replies when on_change was called
         while waiting:
-            for message_id in list(waiting):
+            for message_id in self._settled(waiting):
                 message = self.pull_reply(message_id)
                 if message is not None:
                     node_id = waiting.pop(message_id)
@@ -150,6 +150,12 @@ class Messenger:
                 time.sleep(min(_POLL_SECONDS, seconds_left))
         self._give_up(waiting)
         return responses
+
+    def _settled(self, message_ids: Iterable[str]) -> list[str]:
+        """Return the messages that may have a reply; if the Grid cannot tell, all of them."""
+        arrived = getattr(self.grid, "arrived", list)
+        settled: list[str] = arrived(message_ids)
+        return settled
 
     def _give_up(self, message_ids: Iterable[str]) -> None:
         """Remove messages that nobody waits for any more; if the Grid cannot, note them."""

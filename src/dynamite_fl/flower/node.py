@@ -11,38 +11,19 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Context, Error, Message, RecordDict
-from flwr.app.message import remove_content_from_message
 from flwr.common.constant import ErrorCode
-from flwr.common.serde import message_to_proto
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
-    PullMessagesRequest,
-    PushMessagesRequest,
     RegisterNodeFleetRequest,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.node_pb2 import Node as NodeRecord
-from flwr.supercore.inflatable.inflatable_object import (
-    get_all_nested_objects,
-    get_object_tree,
-    no_object_id_recompute,
-)
-from flwr.supercore.inflatable.inflatable_protobuf_utils import (
-    make_confirm_message_received_fn_protobuf,
-    make_pull_object_fn_protobuf,
-    make_push_object_fn_protobuf,
-)
-from flwr.supercore.inflatable.inflatable_utils import (
-    pull_and_inflate_object_from_tree,
-    push_objects,
-)
 from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 from flwr.supercore.task_identity import TaskIdentity
@@ -50,6 +31,7 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from dynamite_fl.flower.keys import NodeKeys, read_private_key
+from dynamite_fl.flower.mailbox import Mailbox
 from dynamite_fl.flower.messages import NOTICE, Notice, from_content
 from dynamite_fl.flower.plain_text import plain
 from dynamite_fl.flower.wire import Malformed
@@ -59,6 +41,7 @@ App = Callable[[Message, Context], Message]  # a ClientApp, or a function in its
 _log = logging.getLogger(__name__)
 _identity = threading.Lock()
 _HEARTBEAT_SECONDS = 10.0  # the server drops a node after twice this time without a heartbeat
+_HEARTBEAT_PAUSE = 4.0  # between two of them; an HTTP connection that is idle for 5 s is closed
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.02, 0.25  # between two checks for a message
 _POLL_SHARE = 0.05  # of the time waited so far, so a message is found at most 5 % later
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 10.0  # before the next attempt to connect
@@ -172,11 +155,12 @@ class _Connection:
         self._node = NodeRecord(node_id=node_id)
         self._config = config
         self._leave = leave
+        self._mailbox = Mailbox(client, self._node, self._call)
 
     def send_heartbeats(self) -> None:
         """Tell the server regularly that this node is alive, until the connection is over."""
         request = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=_HEARTBEAT_SECONDS)
-        while not self.over.wait(_HEARTBEAT_SECONDS / 2):
+        while not self.over.wait(_HEARTBEAT_PAUSE):
             try:
                 if not self._client.SendNodeHeartbeat(request).success:
                     self.over.set()
@@ -190,7 +174,7 @@ class _Connection:
         idle_since = time.monotonic()
         while not self.over.is_set() and not self._leave.is_set():
             asked_at = time.monotonic()
-            message = self._receive()
+            message = self._mailbox.receive()
             if message is None:
                 now = time.monotonic()
                 if now - asked_at < _MAX_POLL_SECONDS:  # the server did not let it wait
@@ -199,7 +183,7 @@ class _Connection:
                 continue
             began = time.monotonic()
             reply = self._reply(app, message)
-            self._send(reply, time.monotonic() - began)
+            self._mailbox.send(reply, time.monotonic() - began)
             if _is_end(message):
                 self._leave.set()
             idle_since = time.monotonic()
@@ -222,26 +206,6 @@ class _Connection:
                     raise
                 _log.info("The server cannot be reached, and is tried again: %s", _reason(error))
                 self._leave.wait(_RETRY_SECONDS)
-
-    def _receive(self) -> Message | None:
-        """Return the next message; None if there is none."""
-        response = self._call(self._client.PullMessages, PullMessagesRequest(node=self._node))
-        if not response.messages_list:
-            return None
-        run_id = response.messages_list[0].metadata.run_id
-        tree = response.message_object_trees[0]
-        message: Message = pull_and_inflate_object_from_tree(
-            tree,
-            make_pull_object_fn_protobuf(
-                partial(self._call, self._client.PullObject), self._node, run_id
-            ),
-            make_confirm_message_received_fn_protobuf(
-                partial(self._call, self._client.ConfirmMessageReceived), self._node, run_id
-            ),
-            return_type=Message,
-        )
-        message.metadata.__dict__["_message_id"] = tree.object_id
-        return message
 
     def _reply(self, app: App, message: Message) -> Message:
         """Return the app's reply, or an error message if the app fails.
@@ -270,28 +234,4 @@ class _Connection:
             code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
             return Message(
                 Error(code=code, reason=f"{type(error).__name__}: {error}"), reply_to=message
-            )
-
-    def _send(self, reply: Message, seconds: float) -> None:
-        """Send a reply that took some seconds to compute."""
-        reply.metadata.__dict__["_message_id"] = reply.object_id
-        with no_object_id_recompute():
-            response = self._call(
-                self._client.PushMessages,
-                PushMessagesRequest(
-                    node=self._node,
-                    messages_list=[message_to_proto(remove_content_from_message(reply))],
-                    message_object_trees=[get_object_tree(reply)],
-                    clientapp_runtime_list=[seconds],
-                ),
-            )
-            push_objects(
-                get_all_nested_objects(reply),
-                make_push_object_fn_protobuf(
-                    partial(self._call, self._client.PushObject),
-                    self._node,
-                    reply.metadata.run_id,
-                    response.session_id,
-                ),
-                object_ids_to_push=set(response.objects_to_push),
             )

@@ -5,7 +5,6 @@ its client index from its first connection to the end of the training, so its es
 The names are kept in a file beside the checkpoint.
 """
 
-import json
 import logging
 import secrets
 import time
@@ -15,7 +14,6 @@ from pathlib import Path
 
 from flwr.app import RecordDict
 
-from dynamite_fl._atomic import write_atomically
 from dynamite_fl.client.model_outline import ModelOutline
 from dynamite_fl.flower.conduct import Conduct
 from dynamite_fl.flower.messages import (
@@ -28,6 +26,7 @@ from dynamite_fl.flower.messages import (
     to_content,
 )
 from dynamite_fl.flower.messenger import Messenger, Request, Response
+from dynamite_fl.flower.names_file import Names, read_names, write_names
 from dynamite_fl.flower.plain_text import plain
 from dynamite_fl.flower.plausible import check_speed
 from dynamite_fl.flower.wire import Malformed
@@ -90,9 +89,9 @@ class Roster:
     _told: dict[int, str] = field(default_factory=dict)  # why each refused node was refused
 
     def __post_init__(self) -> None:
-        if self.path is not None and self.path.exists():
-            saved = json.loads(self.path.read_text())
-            self.training, self.names = saved["training"], saved["names"]
+        saved = None if self.path is None else read_names(self.path)
+        if saved is not None:
+            self.training, self.names = saved.training, list(saved.names)
             self._is_order_fixed = True
 
     @property
@@ -242,5 +241,4 @@ class Roster:
 
     def _save(self) -> None:
         if self.path is not None and self._is_order_fixed:
-            saved = {"training": self.training, "names": self.names}
-            write_atomically(self.path, json.dumps(saved) + "\n")
+            write_names(self.path, Names(self.training, self.names))

@@ -16,12 +16,9 @@ import uvicorn
 from fastapi import Depends, FastAPI
 from flwr.app import Message
 from flwr.common.constant import NOOP_ACCOUNT_NAME, NOOP_FLWR_AID, SUPERLINK_NODE_ID
-from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
 from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID, TaskType
 from flwr.supercore.error import http_error_translator
 from flwr.supercore.heartbeat import HeartbeatSender
-from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
-from flwr.supercore.object_store import NoObjectInStoreError
 from flwr.supercore.protobuf.translation import ProtobufTranslationMiddleware
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.config_loader import get_objectstore_linkstate_factories
@@ -29,7 +26,6 @@ from flwr.superlink.federation import NoOpFederationManager
 from flwr.superlink.grid import HttpGrid
 from flwr.superlink.routers.fleet.node_auth import NodeAuthMiddleware
 from flwr.superlink.routers.fleet.router import router as fleet_router
-from flwr.superlink.servicer.runtime import runtime_handlers
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 
@@ -38,12 +34,15 @@ from dynamite_fl.flower import stock_bundle as stock
 from dynamite_fl.flower.auth import AuthMiddleware
 from dynamite_fl.flower.connections import connections_that_fit
 from dynamite_fl.flower.fleet_rules import FleetRules
+from dynamite_fl.flower.in_process import InProcessRuntime, find_messages_quickly
 from dynamite_fl.flower.keys import ServerKeys
 from dynamite_fl.flower.waiting_room import WaitingRoom
 from dynamite_fl.flower.web_server import CountedProtocol, WebServer
+from dynamite_fl.flower.whole_messages import WholeMessages
 
 _SECONDS_TO_START = 20.0
 _SECONDS_TO_STOP = 5.0
+_SECONDS_IDLE = 60  # before a known node's connection is closed, so that it need not shake hands
 
 
 class SuperLink:
@@ -78,6 +77,7 @@ class SuperLink:
         )
         self._states = factories[1]
         self._state: Any = self._states.state()
+        find_messages_quickly(self._state)
         node_keys = {} if keys is None else keys.node_keys
         self.registered: dict[int, str] = {
             self._state.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, key, 0): name
@@ -134,6 +134,13 @@ class SuperLink:
                     known_keys=None if keys is None else set(keys.node_keys.values()),
                     trust=self.connections.trust,
                 ),
+                Middleware(
+                    WholeMessages,
+                    state=self._state,
+                    rules=self.rules,
+                    waiting_room=self._waiting_room,
+                    is_verified=keys is not None,
+                ),
                 Middleware(BaseHTTPMiddleware, dispatch=http_error_translator),
                 Middleware(ProtobufTranslationMiddleware),
                 Middleware(NodeAuthMiddleware),
@@ -152,6 +159,7 @@ class SuperLink:
             log_config=None,
             log_level=logging.CRITICAL,
             access_log=False,
+            timeout_keep_alive=_SECONDS_IDLE,
             ssl_certfile=None if keys is None else str(keys.certificate),
             ssl_keyfile=None if keys is None else str(keys.private_key),
         )
@@ -176,9 +184,11 @@ class SuperLink:
         TaskIdentity.task_id, TaskIdentity.run_id = task.task_id, run_id
         TaskIdentity.node_id = SUPERLINK_NODE_ID
         grid = ForgettingGrid(token="in-process")  # noqa: S106  it never leaves the process
+        runtime = InProcessRuntime(state, task)
         grid.forget, grid.on_push = self.rules.forget, self._waiting_room.call
+        grid.arrived = runtime.arrived
         grid.set_run(run)
-        grid._client = cast(Any, _InProcessRuntime(state, task))
+        grid._client = cast(Any, runtime)
         return grid, task
 
 
@@ -188,10 +198,12 @@ class ForgettingGrid(HttpGrid):
     Attributes:
         forget: Removes the messages with these ids, and what came of their replies.
         on_push: Called with the ids of nodes for which there are messages now.
+        arrived: Returns which of the messages with these ids have a reply, or never get one.
     """
 
     forget: Callable[[Iterable[str]], None]
     on_push: Callable[[Iterable[int]], None]
+    arrived: Callable[[Iterable[str]], list[str]]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Send messages, and wake the nodes that wait for them."""
@@ -199,45 +211,6 @@ class ForgettingGrid(HttpGrid):
         message_ids = super().push_messages(sent)
         self.on_push(message.metadata.dst_node_id for message in sent)
         return message_ids
-
-
-class _InProcessRuntime:
-    """Flower's Runtime API for a Grid, called directly instead of over a network."""
-
-    def __init__(self, state: Any, task: Any) -> None:
-        self._state, self._task = state, task
-
-    def __getattr__(self, name: str) -> Any:
-        function = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
-        handler = getattr(runtime_handlers, function)
-        return lambda request: handler(request, self._state, self._task)
-
-    def PullMessages(self, request: PullAppMessagesRequest) -> PullAppMessagesResponse:  # noqa: N802
-        """Return the replies that have arrived completely; a Grid waits for the rest of others."""
-        complete = [
-            message_id for message_id in request.message_ids if self._is_complete(message_id)
-        ]
-        return runtime_handlers.pull_messages(
-            PullAppMessagesRequest(message_ids=complete), self._state, self._task
-        )
-
-    def _is_complete(self, message_id: str) -> bool:
-        """Return whether no part of a reply is missing.
-
-        This is also true without a reply, since Flower then may have an error in its place.
-        """
-        state = self._state
-        with state.lock:
-            reply_id = state.message_ins_id_to_message_res_id.get(message_id)
-            if reply_id is None:
-                return True
-            try:
-                tree: Iterable[Any] = iterate_object_tree(
-                    state.object_store.get_object_tree(reply_id)
-                )
-                return all(state.object_store.get(part.object_id) for part in tree)
-            except NoObjectInStoreError:  # it expired before all of it had arrived
-                return False
 
 
 def _is_loopback(host: str) -> bool:

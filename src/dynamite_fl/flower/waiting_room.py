@@ -12,11 +12,13 @@ from typing import Any
 from fastapi import Request
 from flwr.proto.fleet_pb2 import PullMessagesRequest
 
+from dynamite_fl.flower.in_process import has_message
+
 WAIT_SECONDS = 2.0  # a node that leaves is noticed this late at most
 
 
 class WaitingRoom:
-    """The nodes that wait for a message; it is called with each request, before it is handled.
+    """The nodes that wait for a message; it is called with each request of Flower's protocol.
 
     Args:
         state: The state of the SuperLink.
@@ -30,13 +32,15 @@ class WaitingRoom:
     async def __call__(self, request: Request) -> None:
         """Let a node that asks for messages wait until there is one."""
         content = getattr(request.state, "protobuf_request", None)
-        if not isinstance(content, PullMessagesRequest):
-            return
+        if isinstance(content, PullMessagesRequest):
+            await self.wait(content.node.node_id)
+
+    async def wait(self, node_id: int) -> None:
+        """Wait until there is a message for a node, for some seconds at most."""
         self._loop = asyncio.get_running_loop()
-        node_id = content.node.node_id
         event = self._waiting.setdefault(node_id, asyncio.Event())
         event.clear()
-        if not self._has_message(node_id):
+        if not has_message(self._state, node_id):
             try:
                 await asyncio.wait_for(event.wait(), WAIT_SECONDS)
             except TimeoutError:
@@ -51,11 +55,3 @@ class WaitingRoom:
         for node_id in node_ids:
             if (event := self._waiting.get(node_id)) is not None:
                 event.set()
-
-    def _has_message(self, node_id: int) -> bool:
-        state = self._state
-        with state.lock:
-            return any(
-                message.metadata.dst_node_id == node_id and message.metadata.delivered_at == ""
-                for message in state.message_ins_store.values()
-            )

@@ -26,6 +26,8 @@ def open_run(
     job: TrainingJob,
     data: Mapping[str, str],
     leading_metric: LeadingMetric = ACCURACY,
+    *,
+    is_real: bool = False,
 ) -> None:
     """Begin a run in a folder, or check that the run in the folder is the same.
 
@@ -34,6 +36,7 @@ def open_run(
         job: The job to run.
         data: The digests of the task's data and model, as ``fingerprint`` returns them.
         leading_metric: The metric by which the run is judged.
+        is_real: Whether the devices are real machines.
 
     Raises:
         RunFolderError: The folder holds another run; the message says what differs.
@@ -41,26 +44,45 @@ def open_run(
     if not folder.has_rounds:  # a run that trained nothing may be begun anew with another job
         module_folders = tuple(str(path) for path in job.folders)
         text = to_toml(job.tables)
-        identity = Identity(data, module_folders, leading_metric, job_digest(tomllib.loads(text)))
+        identity = Identity(
+            data,
+            module_folders,
+            leading_metric,
+            job_digest(tomllib.loads(text)),
+            is_real=is_real,
+        )
+        _forget_other_run(folder, identity)
         folder.begin(text, identity)
         return
     folder.check_can_go_on()
+    folder.check_same_devices(is_real=is_real)
     check_same_job(folder, job)
     folder.check_same_data(data)
     folder.check_same_metric(leading_metric)
+
+
+def _forget_other_run(folder: RunFolder, identity: Identity) -> None:
+    """Remove what a run of another job has left in a folder before it trained anything."""
+    try:
+        is_same = folder.read_identity().run == identity.run
+    except RunFolderError:  # nothing was begun here, or it is not known what
+        return
+    if not is_same:
+        folder.nodes.unlink(missing_ok=True)
+        folder.releases.unlink(missing_ok=True)
 
 
 @contextmanager
 def opened_run(
     folder: RunFolder, job: TrainingJob, data: Mapping[str, str], leading_metric: LeadingMetric
 ) -> Iterator[None]:
-    """Open a run as ``open_run`` does, and keep others from using its folder in the context.
+    """Open a run on real machines, and keep others from using its folder in the context.
 
     Raises:
         RunFolderError: The folder holds another run, or another process is using it.
     """
     with folder.held():
-        open_run(folder, job, data, leading_metric)
+        open_run(folder, job, data, leading_metric, is_real=True)
         yield
 
 

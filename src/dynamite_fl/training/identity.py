@@ -35,6 +35,7 @@ class Identity:
         job: The digest of what has an effect in the job.
         format: The format of the folder's files.
         version: The version of this package that began the run.
+        is_real: Whether the devices are real machines, not simulated ones.
 
     Example:
         >>> Identity.from_text(Identity({"model": "1f"}).to_text()) == Identity({"model": "1f"})
@@ -47,11 +48,17 @@ class Identity:
     job: str = ""
     format: int = FORMAT
     version: str = version("dynamite-fl")
+    is_real: bool = False
 
     @property
     def run(self) -> str:
-        """A digest of the job, the data, the model and the metric, which tells runs apart."""
+        """A digest of the job, the data, the model and the metric, which tells runs apart.
+
+        It also tells a run on real machines from a simulation of the same job.
+        """
         parts = {"data": dict(self.data), "metric": asdict(self.leading_metric), "job": self.job}
+        if self.is_real:
+            parts["devices"] = "real"
         return digest(json.dumps(parts, sort_keys=True))
 
     def require_current(self) -> None:
@@ -66,6 +73,8 @@ class Identity:
     def to_text(self) -> str:
         """Return the content of ``run.json``, with a check."""
         values = asdict(self)
+        if not self.is_real:
+            del values["is_real"]  # so that earlier versions can read what they could always read
         return json.dumps({**values, "check": _check(values)}) + "\n"
 
     @classmethod
@@ -87,6 +96,8 @@ class Identity:
                 raise ValueError("its check is wrong")
             if not all(isinstance(path, str) for path in list(content["folders"])):
                 raise TypeError("a folder is not text")
+            if not isinstance(found.get("is_real", False), bool):
+                raise TypeError("is_real is neither true nor false")
             converted = {
                 "folders": tuple(content["folders"]),
                 "data": dict(content["data"]),

@@ -249,6 +249,19 @@ class RunFolder:
         except OtherFormat as error:
             raise RunFolderError(f"{self.path} {error}") from None
 
+    def check_same_devices(self, *, is_real: bool) -> None:
+        """Refuse to simulate what real machines have begun, and the other way round."""
+        if self.read_identity().is_real and not is_real:
+            raise RunFolderError(
+                f"{self.path} is a run on real machines: go on with dynamite serve or cluster, or "
+                "where it was begun in Python"
+            )
+        if is_real and not self.read_identity().is_real:
+            raise RunFolderError(
+                f"{self.path} is a simulated run: go on with dynamite resume, or choose another "
+                "folder for real machines"
+            )
+
     def check_same_metric(self, leading_metric: LeadingMetric) -> None:
         """Refuse to go on with another leading metric than the run began with."""
         known = self.read_identity().leading_metric
