@@ -96,7 +96,7 @@ class Identity:
                 raise ValueError("its check is wrong")
             if not all(isinstance(path, str) for path in list(content["folders"])):
                 raise TypeError("a folder is not text")
-            if not isinstance(found.get("is_real", False), bool):
+            if not isinstance(content.get("is_real", False), bool):
                 raise TypeError("is_real is neither true nor false")
             converted = {
                 "folders": tuple(content["folders"]),
