@@ -105,7 +105,8 @@ def job_page() -> str:
         "The optimiser of local steps: any class of `torch.optim` by `name`, with its options beside it.\n",
         settings_table(fl.Optimizer),
         "## `[server]`\n",
-        "What the server makes of the average of a round.\n",
+        "What the server makes of the average of a round. The default is `extrapolation` if `dynamite-feedback` chooses the "
+        "learning rate, and `average` otherwise.\n",
         _classes(SERVER_OPTIMIZERS),
         "## `[averaging]`\n",
         "How the local models of a round are averaged. The default is `mean` in simulations and `clipped-mean` on real "

@@ -25,7 +25,6 @@ from dynamite_fl.job.training import (
     DEFAULT_CONTROLLER,
     DEFAULT_DEVICES,
     DEFAULT_OPTIMIZER,
-    DEFAULT_SERVER,
     Settings,
     TrainingJob,
 )
@@ -56,7 +55,7 @@ def train(
     partition: PartitionRecipe | None = None,
     stream: Stream | None = None,
     controller: Controller[Any] | str = DEFAULT_CONTROLLER,
-    server: ServerOptimizer | str = DEFAULT_SERVER,
+    server: ServerOptimizer | str | None = None,
     averaging: Averaging | str | None = None,
     privacy: Privacy | None = None,
     schedule: str = "constant",
@@ -100,7 +99,9 @@ def train(
         controller: The controller that chooses local steps and batch sizes: its name, its
             ``module:Class``, or an object.
         server: What the server makes of the average of a round: ``average``, ``fedavgm``,
-            ``fedadam``, ``fedyogi``, ``fedexp``, or an object of ``dynamite_fl.server``.
+            ``fedadam``, ``fedyogi``, ``fedexp``, ``extrapolation``, or an object of
+            ``dynamite_fl.server``. Default: ``extrapolation`` if the default controller chooses the
+            learning rate, otherwise ``average``.
         averaging: How the local models of a round are averaged: ``mean``, ``clipped-mean``,
             ``median``, ``trimmed-mean``, ``geometric-median``, or an object of
             ``dynamite_fl.server``. All but ``mean``, the default, resist devices that send bad

@@ -13,6 +13,7 @@ from dynamite_fl.training.averaging import (
 from dynamite_fl.training.server_optimizer import (
     SERVER_OPTIMIZERS,
     Average,
+    Extrapolation,
     FedAdam,
     FedAvgM,
     FedExP,
@@ -27,6 +28,7 @@ __all__ = [
     "Average",
     "Averaging",
     "ClippedMean",
+    "Extrapolation",
     "FedAdam",
     "FedAvgM",
     "FedExP",

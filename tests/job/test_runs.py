@@ -34,7 +34,7 @@ def test_a_folder_holds_its_job(begun: RunFolder) -> None:
         ("training.learning_rate=99", "training.learning_rate is not set there and 99 here"),
         ("limits.deadline=7", "limits.deadline is 120 there and 7 here"),
         ("devices=vm20", "devices is "),
-        ("server=fedexp", 'server.name is "average" there and "fedexp" here'),
+        ("server=fedexp", 'server is not set there and { name = "fedexp"'),
         ("training.seed=1", "training.seed is 0 there and 1 here"),
         ("stream.preset=burst", "stream is not set there and "),
         ("task.model=softmax", 'task.model is "perceptron" there and "softmax" here'),

@@ -13,13 +13,19 @@ from dynamite_fl.job.training import (
     DEFAULT_DEVICES,
     DEFAULT_OPTIMIZER,
     DEFAULT_PARTITION,
-    DEFAULT_SERVER,
     Settings,
+    TrainingJob,
     load_training_job,
     resolve_tables,
 )
 from dynamite_fl.training.privacy import Privacy
-from dynamite_fl.training.server_optimizer import FedAdam
+from dynamite_fl.training.server_optimizer import (
+    Average,
+    Extrapolation,
+    FedAdam,
+    FedExP,
+    ServerOptimizer,
+)
 
 LEAST: dict[str, Any] = {
     "task": "mine:make_task",
@@ -34,7 +40,7 @@ def test_tables_that_are_left_out_have_defaults() -> None:
     assert tables["controller"] == {"name": DEFAULT_CONTROLLER}
     assert tables["devices"] == DEFAULT_DEVICES
     assert tables["partition"] == DEFAULT_PARTITION
-    assert tables["server"] == {"name": DEFAULT_SERVER}
+    assert "server" not in tables  # it depends on the controller and the rate
     assert tables["optimizer"] == {"name": DEFAULT_OPTIMIZER}
     assert "stream" not in tables
 
@@ -164,3 +170,19 @@ def test_the_table_privacy_gets_its_defaults() -> None:
         load_training_job(overrides=["privacy.clip_norm=-1"])
     with pytest.raises(JobError, match="privacy has no key 'clip'"):
         load_training_job(overrides=["privacy.clip=1"])
+
+
+@pytest.mark.parametrize(
+    ("tables", "server"),
+    [
+        ({"training": {}}, Extrapolation()),
+        ({}, Average()),
+        ({"training": {}, "controller": "fedavg"}, Average()),
+        ({"training": {}, "server": "average"}, Average()),
+        ({"server": "fedexp", "controller": "fedavg"}, FedExP()),
+    ],
+)
+def test_the_server_extrapolates_if_we_choose_the_rate(
+    tables: dict[str, Any], server: ServerOptimizer
+) -> None:
+    assert TrainingJob(resolve_tables({**LEAST, **tables}, Path())).server == server

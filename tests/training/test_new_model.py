@@ -84,6 +84,19 @@ def test_the_server_carries_its_momentum_from_round_to_round() -> None:
         weights = progress.weights.double()  # so that rounding does not add up
 
 
+def test_the_last_planned_round_is_not_extrapolated() -> None:
+    trained = training("fedavg", server="extrapolation")
+    start, outcome = first_round(trained)
+    averaged = average_updates(trained, start, outcome).averaged
+    assert averaged is not None
+    assert start.plan.rounds > 1
+    last = replace(start, plan=replace(start.plan, rounds=1))
+    assert torch.equal(take_server_step(trained, last, averaged).weights, averaged.average)
+    further = take_server_step(trained, start, averaged)
+    assert further.server.factor > 1
+    assert not torch.equal(further.weights, averaged.average)
+
+
 def test_without_an_update_the_server_takes_no_step() -> None:
     trained = training("fedavg", server="fedavgm", devices={"availability": 1e-9})
     start = begin(trained)

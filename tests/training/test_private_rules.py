@@ -28,6 +28,7 @@ from tests.training.private import private_training
         ({"controller": "dynamic-tau"}, "losses and gradients"),
         ({"controller": "dynamite-feedback", "noise_at": "node"}, "sketches of their path"),
         ({"server": "fedexp"}, "fedexp"),
+        ({"server": "extrapolation"}, "extrapolation"),
         ({"averaging": "median"}, "averaging"),
         ({"select_by": "data", "cohort": 5}, "select_by"),
     ],

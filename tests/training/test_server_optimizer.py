@@ -6,6 +6,7 @@ three local steps in a round.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dynamite_fl.training.aggregate import average
 from dynamite_fl.training.server_optimizer import (
     SERVER_OPTIMIZERS,
     Average,
+    Extrapolation,
     FedAdam,
     FedAvgM,
     FedExP,
@@ -123,6 +125,27 @@ def literal_fedexp(epsilon: float) -> tuple[Vector, list[float]]:
     return w, steps
 
 
+def literal_extrapolation() -> tuple[Vector, list[float]]:
+    """Write out the docstring of ``Extrapolation``; return the factors too."""
+    w, last, factors = START, None, []
+    for _ in range(ROUNDS):
+        deltas = [minus(w, local_model(i, w)) for i in range(3)]
+        d = mean(deltas)
+        total = sum(p * sum(x * x for x in delta) for p, delta in zip(SHARES, deltas, strict=True))
+        h = max(1.0, total / (2 * sum(x * x for x in d)))
+        g = math.sqrt(h)
+        if last is not None:
+            lengths = math.hypot(*d) * math.hypot(*last)
+            g = factors[-1] * math.exp(
+                sum(x * y for x, y in zip(d, last, strict=True)) / lengths / 2
+            )
+        g = min(max(g, 1.0), h)
+        factors.append(g)
+        w = [z - g * x for z, x in zip(w, d, strict=True)]
+        last = d
+    return w, factors
+
+
 def test_average() -> None:
     weights, state = trained(Average())
     assert weights == pytest.approx(literal_average(), rel=1e-12)
@@ -170,10 +193,51 @@ def test_fedexp_by_hand() -> None:
     assert after.tolist() == pytest.approx([-3 * 2 / 6] * 6)  # 4 / (2 * 4/6) = 3 times the mean
 
 
-def test_clients_that_agree_are_not_extrapolated() -> None:
+def test_extrapolation() -> None:
+    weights, state = trained(Extrapolation())
+    expected, factors = literal_extrapolation()
+    assert weights == pytest.approx(expected)
+    assert state.factor == pytest.approx(factors[-1])
+    assert max(factors) > 1  # else this would only test an average
+
+
+def test_extrapolation_follows_the_directions_of_rounds() -> None:
+    """Six clients move by 2, all at right angles, so that the factor is 3 at most."""
+    weights, updates = torch.zeros(6), list(-2 * torch.eye(6))
+    averaged = AveragedRound(weights, average(updates, np.ones(6)), updates, np.ones(6) / 6)
+    after, state = Extrapolation().step(averaged, ServerState())
+    assert state.factor == pytest.approx(math.sqrt(3))
+    assert after.tolist() == pytest.approx([-math.sqrt(3) / 3] * 6)
+    _, again = Extrapolation().step(averaged, state)
+    assert again.factor == pytest.approx(math.sqrt(3) * math.exp(0.5))
+    _, third = Extrapolation().step(averaged, again)
+    assert third.factor == pytest.approx(3)
+    assert third.first_moment is not None
+    _, back = Extrapolation().step(averaged, replace(third, first_moment=-third.first_moment))
+    assert back.factor == pytest.approx(3 * math.exp(-0.5))
+
+
+def test_the_last_round_is_not_extrapolated() -> None:
+    weights, updates = torch.zeros(6), list(-2 * torch.eye(6))
+    mean_model = average(updates, np.ones(6))
+    averaged = AveragedRound(weights, mean_model, updates, np.ones(6) / 6, is_last=True)
+    after, _ = Extrapolation().step(averaged, ServerState(first_moment=-mean_model, factor=2.0))
+    assert after is mean_model
+
+
+def test_a_round_that_moves_nothing_extrapolates_nothing() -> None:
+    weights = torch.tensor([1.0, 2.0])
+    still = AveragedRound(weights, weights, [weights], np.array([1.0]))
+    after, state = Extrapolation().step(still, ServerState(factor=2.0))
+    assert after is weights
+    assert state.factor == 2.0
+
+
+@pytest.mark.parametrize("server", [FedExP(epsilon=1e-12), Extrapolation()])
+def test_clients_that_agree_are_not_extrapolated(server: ServerOptimizer) -> None:
     weights, same = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 4.0])
     averaged = AveragedRound(weights, same, [same, same], np.array([0.5, 0.5]))
-    assert FedExP(epsilon=1e-12).step(averaged, ServerState())[0].tolist() == same.tolist()
+    assert server.step(averaged, ServerState())[0].tolist() == same.tolist()
 
 
 @pytest.mark.parametrize("name", SERVER_OPTIMIZERS)

@@ -124,8 +124,8 @@ def contender_of(job: TrainingJob, name: str) -> Contender:
 
 def _server_table(job: TrainingJob, name: ContenderName) -> dict[str, Any]:
     """Return a server optimiser with the settings that the job has for it, and the name's rate."""
-    table = dict(job.tables["server"])
-    settings = table if table["name"] == name.method else {"name": name.method}
+    table = dict(job.tables.get("server", {}))
+    settings = table if table.get("name") == name.method else {"name": name.method}
     if name.server_rate is not None:
         settings = {**settings, "learning_rate": name.server_rate}
     return server_table(make_server(**settings))

@@ -31,7 +31,6 @@ from dynamite_fl.job.runs import opened_run
 from dynamite_fl.job.training import (
     DEFAULT_CONTROLLER,
     DEFAULT_OPTIMIZER,
-    DEFAULT_SERVER,
     Settings,
 )
 from dynamite_fl.records import Limits
@@ -61,7 +60,7 @@ def train(
     *,
     clients: int,
     learning_rate: float | None = None,
-    server: ServerOptimizer | str = DEFAULT_SERVER,
+    server: ServerOptimizer | str | None = None,
     averaging: Averaging | str | None = None,
     privacy: Privacy | None = None,
     schedule: str = "constant",
@@ -94,7 +93,9 @@ def train(
         clients: The largest number of nodes that take part.
         learning_rate: The learning rate of the local steps, the largest one if it changes.
             Default: it is chosen during the training.
-        server: What the server makes of the average of a round, or its name.
+        server: What the server makes of the average of a round, or its name. Default:
+            ``extrapolation`` if the default controller chooses the learning rate, otherwise
+            ``average``.
         averaging: How the local models of a round are averaged. The default, ``clipped-mean``,
             resists single nodes that send bad models; ``mean`` trusts all nodes.
         privacy: Protects what each node contributes, by clipping and noise; None for no protection.

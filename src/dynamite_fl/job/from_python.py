@@ -11,7 +11,6 @@ from dynamite_fl.errors import InvalidInput
 from dynamite_fl.job.controller import controller_table
 from dynamite_fl.job.training import (
     DEFAULT_OPTIMIZER,
-    DEFAULT_SERVER,
     Settings,
     TrainingJob,
     resolve_tables,
@@ -62,7 +61,7 @@ def describe_job(
     partition: PartitionRecipe | None = None,
     stream: Stream | None = None,
     optimizer: Optimizer | str = DEFAULT_OPTIMIZER,
-    server: ServerOptimizer | str = DEFAULT_SERVER,
+    server: ServerOptimizer | str | None = None,
     averaging: Averaging | str | None = None,
     privacy: Privacy | None = None,
 ) -> TrainingJob:
@@ -77,7 +76,7 @@ def describe_job(
         partition: How the data is split; None for the default.
         stream: When samples arrive; None if every device has all its samples from the start.
         optimizer: The optimiser of local steps or its name.
-        server: The server optimiser or its name.
+        server: The server optimiser or its name; None for the default.
         averaging: How local models are averaged; None for the default of the engine.
         privacy: The settings of differential privacy; None without it.
     """
@@ -99,7 +98,7 @@ def describe_job(
         "limits": asdict(limits),
         "controller": controller if isinstance(controller, str) else controller_table(controller),
         "optimizer": optimizer if isinstance(optimizer, str) else optimizer.to_table(),
-        "server": server if isinstance(server, str) else server_table(server),
+        "server": server if isinstance(server, str | None) else server_table(server),
         "averaging": averaging if isinstance(averaging, str | None) else averaging_table(averaging),
         "privacy": None if privacy is None else asdict(privacy),
         "training": {**asdict(settings), "track": list(settings.track)},

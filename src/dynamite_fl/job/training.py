@@ -20,7 +20,13 @@ from dynamite_fl.tracking.track import TRACKERS
 from dynamite_fl.training.averaging import Averaging, averaging_table, make_averaging
 from dynamite_fl.training.privacy import Privacy
 from dynamite_fl.training.rate_schedule import RateSchedule
-from dynamite_fl.training.server_optimizer import ServerOptimizer, make_server, server_table
+from dynamite_fl.training.server_optimizer import (
+    Average,
+    Extrapolation,
+    ServerOptimizer,
+    make_server,
+    server_table,
+)
 
 NEEDED_TABLES = ("task", "limits")
 OPTIONAL_TABLES = (
@@ -36,7 +42,6 @@ OPTIONAL_TABLES = (
     "training",
 )
 DEFAULT_CONTROLLER = "dynamite-feedback"
-DEFAULT_SERVER = "average"
 DEFAULT_DEVICES = "vm20"
 DEFAULT_OPTIMIZER = "SGD"
 _EXAMPLES = {
@@ -186,8 +191,18 @@ class TrainingJob:
 
     @property
     def server(self) -> ServerOptimizer:
-        """The server optimiser."""
-        return make_server(**self.tables["server"])
+        """The server optimiser.
+
+        Default: ``extrapolation`` if our default controller chooses the learning rate, otherwise
+        the plain average. A rate that is chosen is one that clients bear. If their data differs,
+        the mean of all could go further.
+        """
+        table = self.tables.get("server")
+        if table is not None:
+            return make_server(**table)
+        is_chosen = self.settings.learning_rate is None
+        is_default = self.controller_name == DEFAULT_CONTROLLER
+        return Extrapolation() if is_chosen and is_default else Average()
 
     @property
     def averaging(self) -> Averaging | None:
@@ -245,9 +260,10 @@ def resolve_tables(tables: Tables, folder: Path) -> Tables:
         "limits": _without_none(asdict(limits)),
         "controller": _named("controller", entry("controller", DEFAULT_CONTROLLER)),
         "optimizer": _named("optimizer", entry("optimizer", DEFAULT_OPTIMIZER)),
-        "server": _server(entry("server", DEFAULT_SERVER)),
         "training": _without_none({**asdict(settings), "track": list(settings.track)}),
     }
+    if tables.get("server") is not None:
+        resolved["server"] = _server(tables["server"])
     if tables.get("averaging") is not None:
         resolved["averaging"] = _averaging(tables["averaging"])
     for name in ("stream", "geometry"):

@@ -4,7 +4,9 @@ Too large a learning rate ruins a model while the losses of clients still fall w
 So the guard judges the averaged model itself. Every round begins with the loss of each client's
 first batch at the global model, which costs nothing. A model is ruined in one of two ways:
 
-- Its loss has lost half of what the training has gained, by more than chance explains.
+- Its loss has lost half of what the training has gained, by more than chance explains. At a rate
+  that the job gives, this must last for some rounds: large rates often raise the loss at first and
+  lower it later.
 - Nothing is learned from the start, as if the first rounds had killed the hidden units. At a rate
   that the job gives, this may also mean that the rate is small, so ``recovery.py`` decides.
 """
@@ -103,7 +105,12 @@ def mean_loss(losses: FloatArray, samples: FloatArray) -> tuple[float, float]:
 
 
 def judge(
-    guard: Guard, loss: float, variance: float, weights: Tensor, server: ServerState
+    guard: Guard,
+    loss: float,
+    variance: float,
+    weights: Tensor,
+    server: ServerState,
+    patience: int = 1,
 ) -> tuple[Guard, bool]:
     """Judge a global model by the loss that was measured at it.
 
@@ -117,6 +124,8 @@ def judge(
         variance: The variance of that loss.
         weights: The model, (d,).
         server: The state of the server's optimiser at the model.
+        patience: The number of models in doubt, one after another, before one counts as ruined. A
+            loss that is not a number ends all patience.
 
     Returns:
         The guard, and whether the model is ruined.
@@ -134,7 +143,8 @@ def judge(
     losses, variances = zip(*doubtful, strict=True)
     error = math.sqrt(sum(variances)) / len(doubtful)
     is_good = sum(losses) / len(losses) <= guard.limit + _STANDARD_ERRORS * error  # False for NaN
-    return replace(guard, doubtful=doubtful), not is_good
+    is_late = len(doubtful) >= patience or not math.isfinite(loss)
+    return replace(guard, doubtful=doubtful), is_late and not is_good
 
 
 def _without_doubt(guard: Guard, loss: float, weights: Tensor, server: ServerState) -> Guard:

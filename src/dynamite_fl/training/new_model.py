@@ -111,6 +111,7 @@ def take_server_step(
     if averaged is None:
         return progress
     trained = training.engine.size.trained
+    averaged = replace(averaged, is_last=progress.plan.rounds == 1)
     weights, state = server_step(training.server, averaged, progress.server, trained)
     if not torch.isfinite(weights).all():
         raise Diverged(

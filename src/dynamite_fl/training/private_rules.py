@@ -11,7 +11,12 @@ from dynamite_fl.training.cohort import Selection
 from dynamite_fl.training.engine import ModelSize
 from dynamite_fl.training.private_mechanism import Mechanism, PrivacyState
 from dynamite_fl.training.rate_schedule import RateSchedule
-from dynamite_fl.training.server_optimizer import FedExP, ServerOptimizer
+from dynamite_fl.training.server_optimizer import (
+    Extrapolation,
+    FedExP,
+    ServerOptimizer,
+    server_table,
+)
 
 _PLAIN = "fedavg, uniform, no-straggler or dbfl"
 
@@ -42,10 +47,10 @@ def check_private(
             f'privacy.noise_at = "node" they send their noisy updates only: use the controller '
             f'{_PLAIN}, or noise_at = "server"'
         )
-    if isinstance(server, FedExP):
+    if isinstance(server, FedExP | Extrapolation):
         raise InvalidInput(
-            "the server fedexp uses the norm of every single update, which the table privacy does "
-            "not protect: use another server"
+            f"the server {server_table(server)['name']} uses the norm of every single update, "
+            "which the table privacy does not protect: use another server"
         )
     if learning_rate is None:
         raise InvalidInput(

@@ -16,7 +16,8 @@ from dynamite_fl.training.progress import Progress
 from dynamite_fl.training.rate_choice import RateChoice, after_round
 from dynamite_fl.training.training import Training
 
-_MOST_RETURNS = 3  # in a row to the same model, at a learning rate that the job gives
+_PATIENCE = 10  # rounds with a ruined model, at a learning rate that the job gives
+_MOST_RETURNS = 2  # in a row to the same model, likewise
 _MOST_RETURNS_OF_CHOSEN_RATES = 8  # likewise, as chosen rates are lowered every time
 _IDLE_ROUNDS = 10  # without a lower loss, at a learning rate that the job gives
 _FIRST_RISE = 0.5  # of the test loss, which a model that has learned nothing yet may have
@@ -40,7 +41,10 @@ def judge_model(
     if not report.present.any() or not report.first_losses.size:  # nobody measured the loss
         return progress, False
     loss, variance = mean_loss(report.first_losses, report.samples)
-    guard, is_ruined = judge(progress.guard, loss, variance, progress.weights, progress.server)
+    patience = 1 if training.learning_rate is None else _PATIENCE
+    guard, is_ruined = judge(
+        progress.guard, loss, variance, progress.weights, progress.server, patience
+    )
     is_ruined = is_ruined or (guard.is_idle and training.learning_rate is None)
     return replace(progress, guard=guard), is_ruined
 

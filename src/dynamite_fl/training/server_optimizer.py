@@ -8,6 +8,7 @@ PyTorch is imported only for type checkers, so that a job is read without it. ``
 what these classes work on.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +156,38 @@ class FedExP:
         return averaged.weights - max(1.0, diversity) * averaged.movement, state
 
 
-ServerOptimizer = Average | FedAvgM | FedAdam | FedYogi | FedExP
+@dataclass(frozen=True)
+class Extrapolation:
+    """Goes further than the average, as far as the directions of rounds allow.
+
+    Clients whose data differs move in different directions, which nearly cancel in the average.
+    Their own losses allow only short local steps, while the mean loss of all would allow the model
+    to go much further. So the server moves g times as far as the average. In every round
+
+        g <- g exp(c / 2), then at least 1 and at most max(1, h)
+
+    where c is the cosine of the angle between the movements of this round and of the last one, and
+    h = sum_i p_i |d_i|^2 / (2 |d|^2) is the factor of ``FedExP``. Rounds that go on in the same
+    direction show that the model may go further, and rounds that turn back show that it went too
+    far. At first, g is the square root of h. The last round has no later one to correct it, so the
+    server then takes the average.
+    """
+
+    def step(self, averaged: "AveragedRound", state: "ServerState") -> "tuple[Tensor, ServerState]":
+        """Return the new global model and the state after the round."""
+        movement, square = averaged.movement, averaged.squared_norm
+        if averaged.is_last or not square > 0:
+            return averaged.average, state
+        most = max(1.0, averaged.mean_squared_norm / (2 * square))
+        factor = math.sqrt(most)
+        if state.first_moment is not None:
+            factor = state.factor * math.exp(_cosine(movement, state.first_moment) / 2)
+        factor = min(max(factor, 1.0), most)
+        weights = averaged.weights - factor * movement
+        return weights, replace(state, first_moment=movement, factor=factor)
+
+
+ServerOptimizer = Average | FedAvgM | FedAdam | FedYogi | FedExP | Extrapolation
 
 SERVER_OPTIMIZERS: dict[str, type[ServerOptimizer]] = {
     "average": Average,
@@ -163,6 +195,7 @@ SERVER_OPTIMIZERS: dict[str, type[ServerOptimizer]] = {
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "fedexp": FedExP,
+    "extrapolation": Extrapolation,
 }
 
 
@@ -170,7 +203,7 @@ def make_server(name: str, **settings: Any) -> ServerOptimizer:
     """Return a server optimiser.
 
     Args:
-        name: ``average``, ``fedavgm``, ``fedadam``, ``fedyogi`` or ``fedexp``.
+        name: ``average``, ``fedavgm``, ``fedadam``, ``fedyogi``, ``fedexp`` or ``extrapolation``.
         settings: The fields of the optimiser.
 
     Raises:
@@ -201,3 +234,9 @@ def _check_below_one(field: str, value: float) -> None:
     check_number(field, value)
     if value >= 1:
         raise InvalidInput(f"{field} is {value:g}: it must be below 1")
+
+
+def _cosine(one: "Tensor", other: "Tensor") -> float:
+    """Return the cosine of the angle between two vectors that are not 0."""
+    one, other = one.double(), other.double()
+    return float(one @ other / (one.norm() * other.norm()))

@@ -15,13 +15,15 @@ class ServerState:
     """What a server optimiser carries from round to round.
 
     Attributes:
-        first_moment: The momentum, or the mean movement of earlier rounds, (d,). None before the
-            first round, and if the optimiser has none.
+        first_moment: The momentum, the mean movement of earlier rounds, or the last movement, (d,).
+            None before the first round, and if the optimiser has none.
         second_moment: The mean square of the movement of earlier rounds, (d,). None likewise.
+        factor: How far the server went beyond the average in the last round.
     """
 
     first_moment: Tensor | None = None
     second_moment: Tensor | None = None
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,7 @@ class AveragedRound:
         shares: The weight of each of them in the average; p_i = D_i / D if all clients take part.
         scales: The factor by which each movement was shortened before it was averaged, c_i. None
             if none was.
+        is_last: Whether no later round is planned.
     """
 
     weights: Tensor
@@ -42,6 +45,7 @@ class AveragedRound:
     updates: Sequence[Tensor]
     shares: FloatArray
     scales: FloatArray | None = None
+    is_last: bool = False
 
     def first(self, count: int) -> "AveragedRound":
         """Return the same for the first numbers of the model only."""
