@@ -8,7 +8,7 @@ from dynamite_fl.errors import Diverged
 from dynamite_fl.training.averaging import Median
 from dynamite_fl.training.engine import RoundOutcome
 from dynamite_fl.training.loop import begin, run_round
-from dynamite_fl.training.new_model import average_updates
+from dynamite_fl.training.new_model import average_updates, take_server_step
 from dynamite_fl.training.progress import Progress
 from dynamite_fl.training.server_optimizer import FedAvgM
 from dynamite_fl.training.server_step import ServerState
