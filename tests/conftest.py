@@ -75,11 +75,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with all runs of every experiment at the scale ``smoke``, to be read only."""
-    from dynamite_fl.experiments import NAMES
-    from tests.experiments.smoke import run_here, smoke
+    """Return a folder with the runs of some experiments at the scale ``smoke``, to be read only.
+
+    Slow tests add those of all other experiments.
+    """
+    from tests.experiments.smoke import QUICK_NAMES, run_here, smoke
 
     root = tmp_path_factory.mktemp("experiments")
-    for name in NAMES:
+    for name in QUICK_NAMES:
         run_here(smoke(name, root))
     return root

@@ -210,6 +210,7 @@ def test_hindsight_finds_the_best_fixed_setting_and_fedavg_at_its_best() -> None
     assert f"better than that of {fedavg}." in shown
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals are different there")
 def test_an_interruption_stops_all_runs_and_says_how_to_go_on(here: Path) -> None:
     """This is the one comparison in processes as a user has them."""

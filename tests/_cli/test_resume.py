@@ -45,9 +45,21 @@ def run_until(how: signal.Signals, seconds: float, *words: str | Path) -> None:
         main(*words)
 
 
-@pytest.mark.parametrize("more", [(), STREAM])
 @pytest.mark.parametrize(
-    ("how", "seconds"), [(signal.SIGKILL, 0.0), (signal.SIGKILL, 30.0), (signal.SIGINT, 30.0)]
+    ("how", "seconds", "more"),
+    [
+        (signal.SIGKILL, 0.0, ()),
+        (signal.SIGINT, 30.0, STREAM),
+        *(
+            pytest.param(how, seconds, more, marks=pytest.mark.slow)
+            for how, seconds, more in (
+                (signal.SIGKILL, 0.0, STREAM),
+                (signal.SIGKILL, 30.0, ()),
+                (signal.SIGKILL, 30.0, STREAM),
+                (signal.SIGINT, 30.0, ()),
+            )
+        ),
+    ],
 )
 def test_a_killed_run_resumes_to_the_files_of_an_undisturbed_one(
     tmp_path: Path, how: signal.Signals, seconds: float, more: tuple[str, ...]

@@ -68,6 +68,7 @@ def small_run(folder: Path, seed: int = 0, *overrides: str) -> Run:
     return Run("fedavg", seed, folder / f"fedavg-{seed}", job)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_replaced_and_its_run_fails(tmp_path: Path) -> None:
     """One process after the other has a run that kills it, one that fails and one that ends."""
     (tmp_path / "dying.py").write_text(DYING)

@@ -16,6 +16,7 @@ from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
 
 _load_digits_once = cache(load_digits)  # parsing them takes a quarter of a short run
+QUICK_NAMES = ("optimal-tau", "online-accuracy", "ablation")  # all others take half a minute
 ORIGIN = Origin("2026-01-02", "0.1.0", "abc")
 
 

@@ -9,6 +9,7 @@ import pytest
 from dynamite_fl.errors import JobError
 from dynamite_fl.experiments import NAMES, results
 from dynamite_fl.experiments.results import write_results
+from tests.experiments.smoke import run_here, smoke
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +25,13 @@ def without_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "figure_svg", lambda summary: f"<svg>{summary.charts}</svg>")
 
 
+@pytest.mark.slow
 def test_the_page_has_all_and_is_the_same_again(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_drawing(monkeypatch)
+    for name in NAMES:
+        run_here(smoke(name, finished))
     for out in (tmp_path / "a", tmp_path / "b"):
         assert write_results(finished, "smoke", out) == (list(NAMES), [])
     page = (tmp_path / "a/results.md").read_text()

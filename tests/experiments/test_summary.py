@@ -12,7 +12,7 @@ import pytest
 from dynamite_fl.experiments import NAMES
 from dynamite_fl.experiments.experiment import load_experiment
 from dynamite_fl.experiments.summary import summarize, to_json, write_summary
-from tests.experiments.smoke import smoke
+from tests.experiments.smoke import QUICK_NAMES, run_here, smoke
 
 VERDICTS = {"holds", "does not hold", "not at this scale", "one seed shows no spread"}
 
@@ -29,9 +29,13 @@ def rows(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK_NAMES else pytest.param(name, marks=pytest.mark.slow) for name in NAMES],
+)
 def test_every_experiment(name: str, finished: Path) -> None:
     runs = smoke(name, finished)
+    run_here(runs)
     experiment, folder = runs.experiment, runs.folder
     write_summary(summarize(runs))
 

@@ -49,6 +49,7 @@ def send_garbage(machines: Machines) -> None:
         assert 400 <= answer.status_code < 500
 
 
+@pytest.mark.slow
 def test_nodes_compute_what_simulated_devices_compute(tmp_path: Path) -> None:
     """This is one test with the two below it, because starting nodes takes seconds."""
     with Machines(tmp_path, NODES) as machines:

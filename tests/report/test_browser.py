@@ -90,14 +90,19 @@ def logs(browser: webdriver.Chrome, kind: str) -> list[Any]:
 @pytest.mark.parametrize(
     ("name", "width"),
     [
-        ("plain", 1280),
         ("plain", 390),
-        ("stream", 1280),
-        ("stream", 390),
         ("versus", 1280),
-        ("versus", 390),
-        ("regression", 390),
-        ("errors", 1280),
+        *(
+            pytest.param(name, width, marks=pytest.mark.slow)
+            for name, width in (
+                ("plain", 1280),
+                ("stream", 1280),
+                ("stream", 390),
+                ("versus", 390),
+                ("regression", 390),
+                ("errors", 1280),
+            )
+        ),
     ],
 )
 def test_all_is_drawn_without_errors_or_network(
@@ -119,7 +124,7 @@ def luminance(color: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_pages_and_charts_follow_dark_mode(
     browser: webdriver.Chrome, pages: dict[str, Path], dark: bool
 ) -> None:
@@ -133,6 +138,7 @@ def test_pages_and_charts_follow_dark_mode(
     assert (luminance(paper) < 60) == dark
 
 
+@pytest.mark.slow
 def test_charts_are_drawn_anew_when_the_scheme_or_the_width_changes(
     browser: webdriver.Chrome, pages: dict[str, Path]
 ) -> None:
@@ -159,6 +165,7 @@ def test_charts_are_drawn_anew_when_the_scheme_or_the_width_changes(
     WebDriverWait(browser, 300).until(both_changed)
 
 
+@pytest.mark.slow
 def test_it_can_be_printed_even_from_dark_mode(
     browser: webdriver.Chrome, pages: dict[str, Path]
 ) -> None:
@@ -205,6 +212,7 @@ return [text("live"), text("below"), document.querySelectorAll(".plot .main-svg"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_live_page_follows_a_run(
     browser: webdriver.Chrome, runs: Path, tmp_path: Path, width: int

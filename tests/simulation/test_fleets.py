@@ -129,6 +129,7 @@ def paper_jobs() -> dict[str, TrainingJob]:
     return jobs
 
 
+@pytest.mark.slow
 def test_all_rounds_of_every_job_fit_the_paper_s_limits() -> None:
     """One step on one sample a client, with the delays of the slowest: theta, R and K."""
     lengths: dict[str, float] = {}

@@ -119,7 +119,7 @@ def test_workers_change_no_bit(workers: int, tmp_path: Path, alone: tuple[bytes,
     assert alone[1].count('"absent": []') < alone[1].count("\n")  # some were absent
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3))])
 def test_an_interruption_changes_no_bit(
     workers: int, tmp_path: Path, alone: tuple[bytes, str]
 ) -> None:

@@ -141,14 +141,19 @@ def assert_same(found: dict[str, Any], wanted: dict[str, list[tuple[int, float]]
         assert [value for _, value in found[name]] == pytest.approx([v for _, v in points])
 
 
-@pytest.mark.parametrize("name", READERS)
+every_tracker = pytest.mark.parametrize(
+    "name", ["tensorboard", pytest.param("mlflow", marks=pytest.mark.slow)]
+)
+
+
+@every_tracker
 def test_one_setting_of_the_job_is_enough(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "runs" / "a"
     run_job(folder, f'training.track=["{name}"]')
     assert_same(READERS[name](folder), expected(folder))
 
 
-@pytest.mark.parametrize("name", READERS)
+@every_tracker
 def test_all_metrics_and_the_worst_client_are_recorded(runs: Path, name: str) -> None:
     """Of errors, the worst is the largest."""
     folder = runs / "a"
@@ -166,7 +171,7 @@ def test_all_metrics_and_the_worst_client_are_recorded(runs: Path, name: str) ->
     assert "accuracy" not in found
 
 
-@pytest.mark.parametrize("name", READERS)
+@every_tracker
 def test_a_resume_records_no_round_twice(runs: Path, name: str) -> None:
     """The run is killed after round 8 with a checkpoint of round 5, so 6 to 8 are played again."""
     folder = runs / "a"
