@@ -1,6 +1,7 @@
 """Accuracy with bad clients, by the way to average, beside that of an honest run.
 
     python benchmarks/attacks.py --data-dir DATA [--model softmax] [--dataset mnist] [--rounds 60]
+    python benchmarks/attacks.py --honest [--seeds 3] ...
 
 Ten equal devices train with the default controller in simulation. One, two or three of them are
 bad in every round. Simulated devices are not checked for what is plausible, as nodes are, so the
@@ -12,13 +13,16 @@ because no model was finite any more.
 - a little is enough: bad clients know all others, and send the mean minus as many standard
   deviations of each weight as go unnoticed (Baruch et al., NeurIPS 2019).
 - label flip: it learns honestly, from labels y that are turned into 9 - y.
+
+With ``--honest``, nobody is bad, and it shows what each way to average costs on data that is more
+and more unequal.
 """
 
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import NormalDist
+from statistics import NormalDist, mean, stdev
 from typing import Any
 
 import torch
@@ -37,6 +41,13 @@ AVERAGINGS = ["mean", "clipped-mean", "median", "trimmed-mean", "geometric-media
 PARTITIONS = {
     "the same kind of data": '{kind="wang",case=1}',
     "Dirichlet 0.5": '{kind="dirichlet",alpha=0.5}',
+}
+
+HONEST = {
+    **PARTITIONS,
+    "Dirichlet 0.3": '{kind="dirichlet",alpha=0.3}',
+    "Dirichlet 0.1": '{kind="dirichlet",alpha=0.1}',
+    "by label": '{kind="wang",case=2}',
 }
 
 Attack = Callable[[Tensor, Sequence[Tensor], int], list[Tensor]]
@@ -107,35 +118,62 @@ def attacked(engine: Any, attack: Attack, bad: int) -> None:
     engine.run_round = run_round
 
 
+def job_of(partition: str, averaging: str, rounds: int, seed: int = 0) -> TrainingJob:
+    """Return a job for ten equal devices."""
+    return load_training_job(
+        None,
+        [
+            f"partition={partition}",
+            f"averaging={table(averaging)}",
+            f"limits.rounds={rounds}",
+            f"training.seed={seed}",
+            "limits.deadline=1e6",
+            "limits.budget=1e6",
+            "limits.max_local_steps=20",
+            f"devices={{samples_per_second={[1000] * CLIENTS}}}",
+        ],
+    )
+
+
+def show_honest(task: fl.Task, rounds: int, seeds: int) -> None:
+    """Print the accuracy of honest trainings: mean and standard deviation over seeds."""
+    print("| data | " + " | ".join(AVERAGINGS) + " |")
+    print("|---" * (1 + len(AVERAGINGS)) + "|")
+    for title, partition in HONEST.items():
+        cells = []
+        for name in AVERAGINGS:
+            found = [
+                float(accuracy(job_of(partition, name, rounds, seed), task, None, 0))
+                for seed in range(seeds)
+            ]
+            spread = f" ± {stdev(found):.1f}" if seeds > 1 else ""
+            cells.append(f"{mean(found):.1f}{spread}")
+        print(f"| {title} | " + " | ".join(cells) + " |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--model", default="softmax")
     parser.add_argument("--dataset", default="mnist")
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--honest", action="store_true", help="nobody is bad")
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds, with --honest")
     arguments = parser.parse_args()
     task = make_task(arguments.model, arguments.dataset, arguments.data_dir)
+    if arguments.honest:
+        show_honest(task, arguments.rounds, arguments.seeds)
+        return
     for title, partition in PARTITIONS.items():
         print(f"\n{arguments.model} on {arguments.dataset}, {title}:\n")
         print("| attack | bad clients | " + " | ".join(AVERAGINGS) + " |")
         print("|---" * (2 + len(AVERAGINGS)) + "|")
         rows = [(None, 0), *((attack, bad) for attack in [*ATTACKS, "label flip"] for bad in BAD)]
         for attack, bad in rows:
-            cells = []
-            for name in AVERAGINGS:
-                job = load_training_job(
-                    None,
-                    [
-                        f"partition={partition}",
-                        f"averaging={table(name)}",
-                        f"limits.rounds={arguments.rounds}",
-                        "limits.deadline=1e6",
-                        "limits.budget=1e6",
-                        "limits.max_local_steps=20",
-                        f"devices={{samples_per_second={[1000] * CLIENTS}}}",
-                    ],
-                )
-                cells.append(accuracy(job, task, attack, bad))
+            cells = [
+                accuracy(job_of(partition, name, arguments.rounds), task, attack, bad)
+                for name in AVERAGINGS
+            ]
             share = f"{100 * bad // CLIENTS} %" if bad else "none"
             print(f"| {attack or 'honest'} | {share} | " + " | ".join(cells) + " |", flush=True)
 
