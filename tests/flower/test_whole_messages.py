@@ -64,6 +64,17 @@ def test_an_order_and_its_reply_take_one_request_each(
     assert len(state.object_store) == 0
 
 
+def test_a_request_for_an_order_is_a_sign_of_life(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_room, "WAIT_SECONDS", 0.01)
+    node = fake.link._state.nodes[fake.node_id]
+    node.online_until = 0.0
+    assert fake.node_id not in fake.link.grid.get_node_ids()
+    assert post(fake, PULL, b"").status_code == 200
+    assert fake.node_id in fake.link.grid.get_node_ids()
+
+
 def test_a_node_sends_nothing_but_replies_in_its_own_name(fake: Fake) -> None:
     order = ordered(fake)
     other = next(node for node in fake.link.registered if node != fake.node_id)

@@ -4,6 +4,8 @@ Our server takes and hands out whole messages, see ``whole_messages.py``. Large 
 them if the server is a stock SuperLink, go part by part, as Flower's protocol has it.
 """
 
+import math
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
@@ -45,10 +47,14 @@ class Mailbox:
         client: The connection to the server.
         node: Which node this is.
         call: Calls a method of the client with a request, and repeats it if need be.
+
+    Attributes:
+        heard_at: When the server last took a request as a sign of life, by the monotonic clock.
     """
 
     def __init__(self, client: FleetHttpClient, node: Node, call: Call) -> None:
         self._client, self._node, self._call = client, node, call
+        self.heard_at = -math.inf
         self._takes_whole = True  # until the server says that it does not
 
     def receive(self) -> Message | None:
@@ -100,6 +106,7 @@ class Mailbox:
                 raise
             self._takes_whole = False
             return None
+        self.heard_at = time.monotonic()
         return list(answer.vals)
 
     def _fetch(self, response: PullMessagesResponse) -> Message:

@@ -158,9 +158,11 @@ class _Connection:
         self._mailbox = Mailbox(client, self._node, self._call)
 
     def send_heartbeats(self) -> None:
-        """Tell the server regularly that this node is alive, until the connection is over."""
+        """Tell the server that this node is alive if nothing else does, until the end."""
         request = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=_HEARTBEAT_SECONDS)
         while not self.over.wait(_HEARTBEAT_PAUSE):
+            if time.monotonic() - self._mailbox.heard_at < _HEARTBEAT_PAUSE:
+                continue
             try:
                 if not self._client.SendNodeHeartbeat(request).success:
                     self.over.set()

@@ -3,8 +3,9 @@
 By Flower's protocol, a node needs nine requests for an order and its reply: each part of a message
 is fetched or sent on its own, and receipt is confirmed. With many nodes, and with small models,
 these requests are most of a round. Here a node gets an order by one request and sends its reply by
-another, unless they are large. What is checked and kept is the same, and stock nodes use Flower's
-protocol as before.
+another, unless they are large. Each of these requests is also a sign of life, so that a node has to
+send others only while it computes. What is checked and kept is the same, and stock nodes use
+Flower's protocol as before.
 """
 
 from base64 import b64decode
@@ -87,11 +88,13 @@ class WholeMessages:
         return Response(BytesList(vals=parts).SerializeToString())
 
     def _sender(self, request: Request) -> Node:
-        """Return the node whose key has signed a request."""
+        """Return the node whose key has signed a request, and note that it is alive."""
         key = b64decode(request.headers.get(FLEET_HTTP_PUBLIC_KEY_HEADER, ""))
         if self._is_verified or is_signed_by([key], request.headers):
             node_id = self._state.get_node_id_by_public_key(key)
             if node_id is not None:
+                state = self._state
+                state.acknowledge_node_heartbeat(node_id, state.nodes[node_id].heartbeat_interval)
                 return Node(node_id=node_id)
         raise HTTPException(401, "refused: the server does not know the key of this node")
 
