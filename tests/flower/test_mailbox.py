@@ -10,7 +10,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from dynamite_fl.flower import mailbox, waiting_room, whole_messages
 from dynamite_fl.flower.mailbox import Mailbox
-from dynamite_fl.flower.whole_messages import PULL, PUSH
+from dynamite_fl.flower.whole_messages import ALIVE, PULL, PUSH
 from tests.flower.test_fleet_rules import Fake, fake, ordered, reply_to
 
 __all__ = ["fake"]  # a fixture
@@ -35,8 +35,8 @@ PARTS = {"pull-object", "confirm-message-received", "push-messages", "push-objec
 @pytest.mark.parametrize(
     ("change", "paths"),
     [
-        (as_they_are, {PULL, PUSH}),
-        (all_are_large, {PULL, *PARTS}),
+        (as_they_are, {PULL, ALIVE, PUSH}),
+        (all_are_large, {PULL, ALIVE, *PARTS}),
         (server_is_stock, {"/v1/dynamite/unknown", "pull-messages", *PARTS}),
     ],
 )
@@ -64,6 +64,7 @@ def test_messages_come_and_go(
     ) as client:
         box = Mailbox(client, NodeRecord(node_id=fake.node_id), lambda method, asked: method(asked))
         assert box.receive() is None
+        assert box.say_alive() == (change is not server_is_stock)
         order = ordered(fake)
         received = box.receive()
         assert received is not None

@@ -17,7 +17,7 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs
 
 from dynamite_fl.flower import waiting_room
 from dynamite_fl.flower.superlink import SuperLink
-from dynamite_fl.flower.whole_messages import PULL, PUSH, read_order
+from dynamite_fl.flower.whole_messages import ALIVE, PULL, PUSH, read_order
 from tests.flower.test_fleet_rules import Fake, fake, ordered, reply_to
 
 __all__ = ["fake"]  # a fixture
@@ -64,14 +64,15 @@ def test_an_order_and_its_reply_take_one_request_each(
     assert len(state.object_store) == 0
 
 
-def test_a_request_for_an_order_is_a_sign_of_life(
-    fake: Fake, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("path", [PULL, ALIVE])
+def test_every_request_is_a_sign_of_life(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(waiting_room, "WAIT_SECONDS", 0.01)
     node = fake.link._state.nodes[fake.node_id]
     node.online_until = 0.0
     assert fake.node_id not in fake.link.grid.get_node_ids()
-    assert post(fake, PULL, b"").status_code == 200
+    assert post(fake, path, b"").status_code == 200
     assert fake.node_id in fake.link.grid.get_node_ids()
 
 
@@ -109,7 +110,7 @@ def test_a_reply_has_the_size_that_the_model_needs(fake: Fake) -> None:
 
 def test_strangers_are_refused(fake: Fake) -> None:
     stranger, _ = generate_key_pairs()
-    for path in (PULL, PUSH):
+    for path in (PULL, PUSH, ALIVE):
         answer = post(fake, path, b"", key=stranger)
         assert answer.status_code == 401
         assert "the server does not know the key of this node" in answer.text

@@ -35,7 +35,7 @@ from flwr.supercore.inflatable.inflatable_utils import (
 )
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
-from dynamite_fl.flower.whole_messages import MOST_BYTES, PULL, PUSH, read_order
+from dynamite_fl.flower.whole_messages import ALIVE, MOST_BYTES, PULL, PUSH, read_order
 
 Call = Callable[[Callable[[Any], Any], Any], Any]  # calls a method with a request, and repeats it
 
@@ -88,6 +88,10 @@ class Mailbox:
                 if self._post(PUSH, whole) is not None:
                     return
             self._send_parts(announced, objects)
+
+    def say_alive(self) -> bool:
+        """Tell the server that this node is alive; False if the server is a stock one."""
+        return self._post(ALIVE, []) is not None
 
     def _post(self, path: str, parts: list[bytes]) -> list[bytes] | None:
         """Send a request for whole messages, and return the answer.

@@ -164,6 +164,8 @@ class _Connection:
             if time.monotonic() - self._mailbox.heard_at < _HEARTBEAT_PAUSE:
                 continue
             try:
+                if self._mailbox.say_alive():
+                    continue
                 if not self._client.SendNodeHeartbeat(request).success:
                     self.over.set()
             except httpx.TransportError:

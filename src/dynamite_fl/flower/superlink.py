@@ -42,6 +42,7 @@ from dynamite_fl.flower.whole_messages import WholeMessages
 
 _SECONDS_TO_START = 20.0
 _SECONDS_TO_STOP = 5.0
+_BACKLOG = 1024  # connections that wait to be accepted, as when all nodes come at once
 _SECONDS_IDLE = 60  # before a known node's connection is closed, so that it need not shake hands
 
 
@@ -87,7 +88,7 @@ class SuperLink:
         self.grid, self._task = self._start_run()
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._socket = socket.create_server((host, port), family=family)
+            self._socket = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         except OSError as error:
             raise InvalidInput(
                 f"the server cannot listen at {host}, port {port}: {error.strerror}"

@@ -35,7 +35,7 @@ from dynamite_fl.flower.auth import MAX_REQUEST_BYTES, is_signed_by
 from dynamite_fl.flower.fleet_rules import FleetRules
 from dynamite_fl.flower.waiting_room import WaitingRoom
 
-PULL, PUSH = "/v1/dynamite/pull", "/v1/dynamite/push"
+PULL, PUSH, ALIVE = "/v1/dynamite/pull", "/v1/dynamite/push", "/v1/dynamite/alive"
 MOST_BYTES = MAX_REQUEST_BYTES // 2  # of a message that is sent as a whole
 
 
@@ -66,7 +66,7 @@ class WholeMessages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
-        if scope["type"] != "http" or scope["path"] not in (PULL, PUSH):
+        if scope["type"] != "http" or scope["path"] not in (PULL, PUSH, ALIVE):
             await self._app(scope, receive, send)
             return
         response = await self._respond(Request(scope, receive))
@@ -79,6 +79,8 @@ class WholeMessages:
             if request.url.path == PULL:
                 await self._waiting_room.wait(node.node_id)
                 parts = await run_in_threadpool(self._pull, node)
+            elif request.url.path == ALIVE:
+                parts = []
             else:
                 parts = await run_in_threadpool(self._push, node, body)
         except HTTPException as error:
