@@ -81,6 +81,30 @@ def test_learning_nothing_is_a_ruin_only_if_the_rate_is_chosen(
     assert judge_model(chosen_rate, progress, report)[1]
 
 
+def test_a_stall_at_a_given_rate_is_searched_once_and_is_an_error_if_the_rate_is_large(
+    fixed_rate: Training,
+) -> None:
+    progress, report = after_one_round(fixed_rate)
+    first = torch.zeros_like(progress.weights)
+    idle = Guard(good_weights=first, first_loss=2.3, recent_loss=2.3, best_loss=2.3, idle_rounds=9)
+    progress, report = replace(progress, guard=idle), replace(report, first_losses=np.full(5, 2.3))
+    progress, is_ruined = judge_model(fixed_rate, progress, report)
+    assert is_ruined
+    back, given_up = return_to_good_model(fixed_rate, progress, report, is_ruined=True)
+    assert back.weights is first
+    assert (back.guard.stalls, back.guard.is_back) == (1, True)
+    assert given_up.ruining_rate is None  # it may be too small as well
+    again = replace(back, guard=replace(back.guard, is_back=False, idle_rounds=10))
+    for stable, is_large in ((10.0, False), (0.1, True)):  # the rate is 0.05
+        known = RateChoice(RateEstimate(log_stable=math.log(stable)), last=0.05)
+        searched = replace(again, rate=known)
+        if is_large:
+            with pytest.raises(Diverged, match=r"set training\.learning_rate to 0\.025 or less"):
+                judge_model(fixed_rate, searched, report)
+        else:
+            assert not judge_model(fixed_rate, searched, report)[1]
+
+
 def test_a_return_names_the_rate_of_the_round_that_ruined_the_model(fixed_rate: Training) -> None:
     progress, report = after_one_round(fixed_rate)
     good = torch.zeros_like(progress.weights)
@@ -158,6 +182,15 @@ def test_before_anything_is_learned_the_test_loss_may_rise_by_half(fixed_rate: T
     assert judge_last_model(fixed_rate, good, risen) == (good, risen, False)
     with pytest.raises(Diverged):
         judge_last_model(fixed_rate, good, replace(risen, loss=1.51 * loss))
+
+
+def test_a_model_that_was_ruined_on_the_way_is_a_warning_if_the_rate_is_given(
+    fixed_rate: Training,
+) -> None:
+    good, _ = last_models(fixed_rate, LEARNED)
+    searched = RateChoice(RateEstimate(log_stable=math.log(0.3)), last=0.7)
+    with pytest.warns(LearningRateWarning, match=r"ruined on the way.* to 0\.15 or less"):
+        judge_last_model(fixed_rate, replace(good, rate=searched), evaluate(fixed_rate, good))
 
 
 def test_a_loss_that_has_hardly_fallen_is_a_warning_if_the_rate_is_given(

@@ -21,7 +21,8 @@ _MOST_RETURNS = 2  # in a row to the same model, likewise
 _MOST_RETURNS_OF_CHOSEN_RATES = 8  # likewise, as chosen rates are lowered every time
 _IDLE_ROUNDS = 10  # without a lower loss, at a learning rate that the job gives
 _FIRST_RISE = 0.5  # of the test loss, which a model that has learned nothing yet may have
-_SAFE_SHARE = 0.5  # of the largest stable rate, in advice
+_SAFE_SHARE = 0.5  # of the largest stable rate, and of the rate that failed, in advice
+_LARGE_SHARE = 0.25  # of the largest stable rate; at a larger one, it is not too small to learn
 
 
 def judge_model(
@@ -30,11 +31,16 @@ def judge_model(
     """Judge the model that a round began with, by the losses that clients measured at it.
 
     A training whose rate is chosen must learn something in its first rounds. If it does not, the
-    model counts as ruined, and a smaller rate is tried. With differential privacy, the server does
-    not know clients' losses, and judges nothing.
+    model counts as ruined, and a smaller rate is tried. At a rate that the job gives, the training
+    returns to its first model once, where clients search for a stable rate: this tells whether
+    the rate is too large or too small. With differential privacy, the server does not know
+    clients' losses, and judges nothing.
 
     Returns:
         The progress with what the guard knows now, and whether the model is ruined.
+
+    Raises:
+        Diverged: Nothing was learned at a rate that the job gives and that is too large.
     """
     if training.privacy is not None:
         return progress, False
@@ -45,8 +51,13 @@ def judge_model(
     guard, is_ruined = judge(
         progress.guard, loss, variance, progress.weights, progress.server, patience
     )
-    is_ruined = is_ruined or (guard.is_idle and training.learning_rate is None)
-    return replace(progress, guard=guard), is_ruined
+    rate = progress.rate
+    if training.learning_rate is None:
+        return replace(progress, guard=guard), is_ruined or guard.is_idle
+    if guard.stalls and rate.last > _LARGE_SHARE * rate.estimate.stable:  # False before the search
+        raise _diverged(training, rate)
+    is_stalled = guard.idle_rounds >= _IDLE_ROUNDS and not guard.stalls
+    return replace(progress, guard=guard), is_ruined or is_stalled
 
 
 def return_to_good_model(
@@ -64,7 +75,10 @@ def return_to_good_model(
     Raises:
         Diverged: The training has returned to this model too often.
     """
+    is_stalled = training.learning_rate is not None and progress.guard.is_idle
     report = _without_measurements(progress.rate, report, is_ruined=is_ruined)
+    if is_stalled:  # perhaps because the rate is small
+        report = replace(report, ruining_rate=None)
     guard = after_return(progress.guard)
     most = _MOST_RETURNS if training.learning_rate else _MOST_RETURNS_OF_CHOSEN_RATES
     if guard.returns >= most:
@@ -92,10 +106,17 @@ def judge_last_model(
     Raises:
         Diverged: The last good model has learned nothing.
     """
+    judged = _last_good_model(training, progress, evaluation)
+    _warn_of_the_rate(training, progress)
+    return judged
+
+
+def _last_good_model(
+    training: Training, progress: Progress, evaluation: Evaluation
+) -> tuple[Progress, Evaluation, bool]:
     guard = progress.guard
     if guard.is_back and not guard.has_learned:
         raise _diverged(training, progress.rate)
-    _warn_if_idle(training, progress)
     if guard.good_weights is None or guard.is_back:
         return progress, evaluation, False
     good = training.engine.evaluate(guard.good_weights, progress.ledger.rounds)
@@ -110,16 +131,34 @@ def judge_last_model(
     return replace(progress, weights=guard.good_weights, server=guard.good_server), good, True
 
 
-def _warn_if_idle(training: Training, progress: Progress) -> None:
-    """Warn if hardly anything was learned at a learning rate that the job gives."""
-    if training.learning_rate is None or progress.guard.idle_rounds < _IDLE_ROUNDS:
+def _warn_of_the_rate(training: Training, progress: Progress) -> None:
+    """Warn if the learning rate that the job gives is a bad one, as far as is known."""
+    rate = progress.rate
+    if training.learning_rate is None:
         return
-    warnings.warn(
-        f"the loss has hardly fallen in {progress.ledger.rounds} rounds: the learning rate "
-        f"{progress.rate.last:.3g} may be too large or too small; leave training.learning_rate "
-        "out to have it chosen",
-        LearningRateWarning,
-        stacklevel=3,
+    if rate.last > _LARGE_SHARE * rate.estimate.stable:  # known if the training has returned
+        warnings.warn(
+            f"at the learning rate {rate.last:.3g} the model was ruined on the way, and the result "
+            f"may be poor: {_advice(rate)}",
+            LearningRateWarning,
+            stacklevel=3,
+        )
+    elif progress.guard.idle_rounds >= _IDLE_ROUNDS:
+        warnings.warn(
+            f"the loss has hardly fallen in {progress.ledger.rounds} rounds: the learning rate "
+            f"{rate.last:.3g} is too small; leave training.learning_rate out to have it chosen",
+            LearningRateWarning,
+            stacklevel=3,
+        )
+
+
+def _advice(rate: RateChoice) -> str:
+    """Say which learning rate would do."""
+    would_do = _SAFE_SHARE * min(rate.estimate.stable, rate.last)
+    if not math.isfinite(would_do):
+        return "leave training.learning_rate out to have it chosen"
+    return (
+        f"set training.learning_rate to {would_do:.2g} or less, or leave it out to have it chosen"
     )
 
 
@@ -128,10 +167,4 @@ def _diverged(training: Training, rate: RateChoice) -> Diverged:
     message = f"at the learning rate {rate.last:.3g} the model is ruined and nothing is learned"
     if training.learning_rate is None:
         return Diverged(f"{message}, though the rate was lowered: check the data and the loss")
-    would_do = _SAFE_SHARE * rate.estimate.stable
-    if not math.isfinite(would_do):
-        return Diverged(f"{message}: leave training.learning_rate out to have it chosen")
-    return Diverged(
-        f"{message}: set training.learning_rate to {would_do:.2g} or less, or leave it out to have "
-        "it chosen"
-    )
+    return Diverged(f"{message}: {_advice(rate)}")
