@@ -5,11 +5,21 @@ import random
 import signal
 import socket
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
 import pytest
+from rich.console import Console
 
+from dynamite_fl._cli.serve import train_with_nodes
+from dynamite_fl._progress import RunView
+from dynamite_fl.job.runs import opened_run
+from dynamite_fl.job.training import load_training_job
+from dynamite_fl.task.fingerprint import fingerprint
+from dynamite_fl.training.run_folder import RunFolder
 from tests._cli.machines import (
     NODES,
     check_history,
@@ -19,7 +29,9 @@ from tests._cli.machines import (
     running,
     write_job,
 )
+from tests.flower.fleet import CLIENTS, grid
 from tests.processes import HANG_SECONDS, wait_until
+from tests.trainings import digits
 
 KILLS = 6
 
@@ -36,6 +48,37 @@ def test_other_machines_are_served_only_with_keys(tmp_path: Path) -> None:
     command = ["serve", write_job(tmp_path, 5), "--name", "a", "--runs", tmp_path]
     assert "make keys with `dynamite keys`" in refusal(*command, "--host", "0.0.0.0")  # noqa: S104
     assert "is not the server's folder" in refusal(*command, "--keys", tmp_path)
+
+
+def test_a_served_run_stays_a_run_on_real_machines(tmp_path: Path) -> None:
+    """The server goes on with it, and nobody simulates the rest of it."""
+    job = load_training_job(
+        overrides=[
+            "limits.rounds=3",
+            f"devices={{clients={CLIENTS}}}",
+            "training.learning_rate=0.1",
+        ]
+    )
+    task, folder, nodes = digits("perceptron"), RunFolder(tmp_path / "a"), grid(tmp_path)
+    link: Any = SimpleNamespace(
+        grid=nodes, registered={}, rules=SimpleNamespace(expect_models_of=lambda _: None)
+    )
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for show in (stop, RunView.show):  # the first server ends after a round
+        with (
+            suppress(KeyboardInterrupt),
+            patch.object(RunView, "show", show),
+            RunView(Console(quiet=True), "a") as view,
+            opened_run(folder, job, fingerprint(task), task.leading_metric),
+        ):
+            train_with_nodes(job, task, folder, link, view, min_nodes=CLIENTS, wait=HANG_SECONDS)
+        assert folder.read_identity().is_real
+        assert folder.nodes.exists()
+    assert rounds_played(folder.path) == 3
+    assert "is a run on real machines" in refusal("resume", folder.path)
 
 
 def free_port() -> int:

@@ -168,6 +168,7 @@ def train_with_nodes(
         seconds_between_checkpoints=0.0,  # a round on real machines is too expensive to lose
         how_to_go_on="repeat the command",
         on_end=cast(FlowerEngine, training.engine).roster.say_goodbye,
+        is_real=True,
     )
 
 

@@ -81,6 +81,7 @@ def run_session(
     seconds_between_checkpoints: float = 30.0,
     how_to_go_on: str,
     on_end: Callable[[str], None] = lambda _: None,
+    is_real: bool = False,
 ) -> None:
     """Run a session and show its rounds.
 
@@ -92,6 +93,7 @@ def run_session(
         seconds_between_checkpoints: The least time between two checkpoints.
         how_to_go_on: The command or advice to go on after an interruption.
         on_end: Called with the limit that ended the training.
+        is_real: Whether the devices are real machines.
 
     Raises:
         SystemExit: Ctrl-C stopped the session. The folder holds the rounds up to then.
@@ -108,7 +110,9 @@ def run_session(
         folder,
         on_round=[view.show],
         tracking=Tracking(job.trackers, job.tables, tell),
-        open_folder=partial(open_run, folder, job, fingerprint(task), task.leading_metric),
+        open_folder=partial(
+            open_run, folder, job, fingerprint(task), task.leading_metric, is_real=is_real
+        ),
         seconds_between_checkpoints=seconds_between_checkpoints,
     ).run()
     if outcome.stopped_by is None:
