@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from baselines import Measurable
 from cases import Case
 from drawn import drawn
 from dynamite_fl.errors import Diverged
@@ -50,7 +51,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     known = drawn(max(DRAWN) + 1)
-    jobs = [Embedded(150), *(known[number] for number in DRAWN), Case("softmax", bound="time")]
+    jobs: list[Measurable] = [Embedded(150), *(known[number] for number in DRAWN)]
+    jobs.append(Case("softmax", bound="time"))
     headings = ["model", "data", "controller", *(f"{rate:g}" for rate in arguments.rates)]
     print(f"| {' | '.join(headings)} |\n{'|---' * len(headings)}|")
     with tempfile.TemporaryDirectory() as folder:
