@@ -85,9 +85,12 @@ def test_a_stall_at_a_given_rate_is_searched_once_and_is_an_error_if_the_rate_is
     fixed_rate: Training,
 ) -> None:
     progress, report = after_one_round(fixed_rate)
-    first = torch.zeros_like(progress.weights)
+    first = torch.ones_like(progress.weights)
+    near = replace(progress, weights=1.4 * first)
+    progress = replace(progress, weights=1.6 * first)
     idle = Guard(good_weights=first, first_loss=2.3, recent_loss=2.3, best_loss=2.3, idle_rounds=9)
     progress, report = replace(progress, guard=idle), replace(report, first_losses=np.full(5, 2.3))
+    assert not judge_model(fixed_rate, replace(near, guard=idle), report)[1]
     progress, is_ruined = judge_model(fixed_rate, progress, report)
     assert is_ruined
     back, given_up = return_to_good_model(fixed_rate, progress, report, is_ruined=True)

@@ -7,11 +7,13 @@ import math
 import warnings
 from dataclasses import replace
 
+from torch import Tensor
+
 from dynamite_fl.errors import Diverged
 from dynamite_fl.records import LearningRateWarning
 from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.engine import Evaluation
-from dynamite_fl.training.guard import after_return, judge, mean_loss
+from dynamite_fl.training.guard import Guard, after_return, judge, mean_loss
 from dynamite_fl.training.progress import Progress
 from dynamite_fl.training.rate_choice import RateChoice, after_round
 from dynamite_fl.training.training import Training
@@ -22,6 +24,7 @@ _MOST_RETURNS_OF_CHOSEN_RATES = 8  # likewise, as chosen rates are lowered every
 _IDLE_ROUNDS = 10  # without a lower loss, at a learning rate that the job gives
 _FIRST_RISE = 0.5  # of the test loss, which a model that has learned nothing yet may have
 _SAFE_SHARE = 0.5  # of the largest stable rate, and of the rate that failed, in advice
+_FAR = 0.5  # how far a stalled model has gone if the rate is large, relative to the first model
 _LARGE_SHARE = 0.25  # of the largest stable rate; at a larger one, it is not too small to learn
 
 
@@ -31,10 +34,10 @@ def judge_model(
     """Judge the model that a round began with, by the losses that clients measured at it.
 
     A training whose rate is chosen must learn something in its first rounds. If it does not, the
-    model counts as ruined, and a smaller rate is tried. At a rate that the job gives, the training
-    returns to its first model once, where clients search for a stable rate: this tells whether
-    the rate is too large or too small. With differential privacy, the server does not know
-    clients' losses, and judges nothing.
+    model counts as ruined, and a smaller rate is tried. At a rate that the job gives, a model that
+    has gone far without learning anything counts as ruined too. The training returns to the first
+    model once, where clients search for a stable rate: this tells whether the rate is too large.
+    With differential privacy, the server does not know clients' losses, and judges nothing.
 
     Returns:
         The progress with what the guard knows now, and whether the model is ruined.
@@ -57,7 +60,16 @@ def judge_model(
     if guard.stalls and rate.last > _LARGE_SHARE * rate.estimate.stable:  # False before the search
         raise _diverged(training, rate)
     is_stalled = guard.idle_rounds >= _IDLE_ROUNDS and not guard.stalls
+    is_stalled = is_stalled and _has_gone_far(guard, progress.weights, training.engine.size.trained)
     return replace(progress, guard=guard), is_ruined or is_stalled
+
+
+def _has_gone_far(guard: Guard, weights: Tensor, trained: int) -> bool:
+    """Return whether a model that has learned nothing is far from the first one."""
+    if guard.good_weights is None:
+        return False
+    first = guard.good_weights[:trained]
+    return bool((weights[:trained] - first).norm() > _FAR * first.norm())
 
 
 def return_to_good_model(
