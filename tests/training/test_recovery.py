@@ -18,10 +18,12 @@ from dynamite_fl.training.progress import Progress
 from dynamite_fl.training.rate_choice import RateChoice
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.recovery import judge_last_model, judge_model, return_to_good_model
+from dynamite_fl.training.server_step import ServerState
 from dynamite_fl.training.training import Training
 from tests.training.private import private_training
 from tests.trainings import training
 
+WIDE = {"deadline": 1e9, "budget": 1e9}
 LEARNED = Guard(first_loss=2.3, recent_loss=0.5, best_loss=0.5)
 
 
@@ -98,12 +100,14 @@ def test_a_stall_at_a_given_rate_is_searched_once_and_is_an_error_if_the_rate_is
     assert (back.guard.stalls, back.guard.is_back) == (1, True)
     assert given_up.ruining_rate is None  # it may be too small as well
     again = replace(back, guard=replace(back.guard, is_back=False, idle_rounds=10))
-    for stable, is_large in ((10.0, False), (0.1, True)):  # the rate is 0.05
+    for stable, is_large in ((0.06, False), (0.04, True)):  # the rate is 0.05
         known = RateChoice(RateEstimate(log_stable=math.log(stable)), last=0.05)
         searched = replace(again, rate=known)
         if is_large:
-            with pytest.raises(Diverged, match=r"set training\.learning_rate to 0\.025 or less"):
+            with pytest.raises(Diverged, match=r"set training\.learning_rate to 0\.02 or less"):
                 judge_model(fixed_rate, searched, report)
+            learned = replace(searched, guard=replace(again.guard, best_loss=0.5))
+            assert not judge_model(fixed_rate, learned, report)[1]
         else:
             assert not judge_model(fixed_rate, searched, report)[1]
 
@@ -209,3 +213,20 @@ def test_a_loss_that_has_hardly_fallen_is_a_warning_if_the_rate_is_given(
         judge_last_model(chosen_rate, good, before)
         patient = replace(good, guard=replace(good.guard, idle_rounds=9))
         judge_last_model(fixed_rate, patient, before)
+
+
+@pytest.mark.parametrize("count", [12, 13, 20])
+def test_a_rate_that_is_too_small_is_a_warning_whenever_the_training_ends(count: int) -> None:
+    trained = training("fedavg", rate=RateSchedule(1e-7), limits={**WIDE, "rounds": count})
+    with pytest.warns(LearningRateWarning, match="seems too small"):
+        played = list(rounds(trained, begin(trained)))
+    assert len(played) == count
+
+
+def test_a_return_takes_the_servers_factor_back(chosen_rate: Training) -> None:
+    progress, report = after_one_round(chosen_rate)
+    far = replace(LEARNED, good_weights=progress.weights, good_server=ServerState(factor=3.0))
+    back, _ = return_to_good_model(
+        chosen_rate, replace(progress, guard=far), report, is_ruined=True
+    )
+    assert back.server.factor == 1.0

@@ -59,3 +59,11 @@ def test_a_stretched_round_moves_trained_weights_farther_and_nothing_else() -> N
     averaged = AveragedRound(old, new, [new], np.array([1.0]))
     assert averaged.stretched(1.5, trained=1).average.tolist() == [0.25, 0.5]
     assert averaged.stretched(1.0, trained=1) is averaged
+
+
+def test_a_stretched_round_has_the_diversity_of_the_round() -> None:
+    """A client that is alone agrees with itself, however far the average is stretched."""
+    old, new = torch.tensor([1.0, 1.0]), torch.tensor([0.5, 0.25])
+    for factor in (0.1, 1.5):
+        stretched = AveragedRound(old, new, [new], np.array([1.0])).stretched(factor, trained=2)
+        assert stretched.mean_squared_norm == pytest.approx(stretched.squared_norm)

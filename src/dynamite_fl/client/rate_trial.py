@@ -128,7 +128,7 @@ def _judge(
     """Return what a step shows, by the gradients of its batch before and after it."""
     moved = movement.double()
     slope, slope_after = float(before.double() @ moved), float(after.double() @ moved)
-    if slope == 0:  # it says nothing about rates
+    if slope <= 0:  # momentum may move against the gradient, which says nothing about rates
         return TriedRate(rate, 0.0, gradients)
     fall = 1 - slope_after / slope
     factor = _LARGEST_CUT  # for NaN, which shows that the step has left all numbers

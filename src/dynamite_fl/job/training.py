@@ -159,7 +159,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A training job, resolved: it names no file and lacks no table.
+    """A training job, resolved: it names no file and lacks no table that is needed.
 
     Attributes:
         tables: All tables, with overrides and defaults applied. A run folder keeps them.
@@ -194,8 +194,8 @@ class TrainingJob:
         """The server optimiser.
 
         Default: ``extrapolation`` if our default controller chooses the learning rate, otherwise
-        the plain average. A rate that is chosen is one that clients bear. If their data differs,
-        the mean of all could go further.
+        the plain average. Chosen rates are stable for each client. Where data differs, the average
+        can go further.
         """
         table = self.tables.get("server")
         if table is not None:

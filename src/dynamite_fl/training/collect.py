@@ -14,6 +14,7 @@ from dynamite_fl.reports import Probe
 from dynamite_fl.training.aggregate import average
 from dynamite_fl.training.engine import RoundOrder
 
+_LARGEST_RATE = 5.0  # of a client, as a multiple of the median
 _FIGURES = tuple(figure.name for figure in fields(ProbeFigures))
 
 
@@ -44,11 +45,14 @@ def column(replies: Sequence[Reply | None], name: str) -> FloatArray:
 
 
 def rate_of_steps(order: RoundOrder, replies: Sequence[Reply | None]) -> float:
-    """Return the ordered learning rate; the mean of the clients' rates if each found its own."""
+    """Return the ordered learning rate; the mean of the clients' rates if each found its own.
+
+    A rate counts as five times the median at most, so that no single client decides.
+    """
     rates = [reply.learning_rate for reply in replies if reply is not None]
     if order.rate_trial != "adopt" or not rates:
         return order.learning_rate
-    return float(np.mean(rates))
+    return float(np.minimum(rates, _LARGEST_RATE * np.median(rates)).mean())
 
 
 def _divergence(gradients: Sequence[Tensor | None], samples: FloatArray) -> FloatArray:

@@ -47,15 +47,15 @@ def check_private(
             f'privacy.noise_at = "node" they send their noisy updates only: use the controller '
             f'{_PLAIN}, or noise_at = "server"'
         )
-    if isinstance(server, FedExP | Extrapolation):
-        raise InvalidInput(
-            f"the server {server_table(server)['name']} uses the norm of every single update, "
-            "which the table privacy does not protect: use another server"
-        )
     if learning_rate is None:
         raise InvalidInput(
             "training.learning_rate is left out, so that clients would try learning rates and send "
             "what they found, which the table privacy does not protect: give a learning rate"
+        )
+    if isinstance(server, FedExP | Extrapolation):
+        raise InvalidInput(
+            f"the server {server_table(server)['name']} uses the norm of every single update, "
+            "which the table privacy does not protect: use another server"
         )
     if not isinstance(averaging, Mean):
         raise InvalidInput(

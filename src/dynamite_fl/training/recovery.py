@@ -25,7 +25,7 @@ _IDLE_ROUNDS = 10  # without a lower loss, at a learning rate that the job gives
 _FIRST_RISE = 0.5  # of the test loss, which a model that has learned nothing yet may have
 _SAFE_SHARE = 0.5  # of the largest stable rate, and of the rate that failed, in advice
 _FAR = 0.5  # how far a stalled model has gone if the rate is large, relative to the first model
-_LARGE_SHARE = 0.25  # of the largest stable rate; at a larger one, it is not too small to learn
+_LARGE_SHARE = 0.25  # of the largest stable rate; a rate above this share is not too small
 
 
 def judge_model(
@@ -57,7 +57,8 @@ def judge_model(
     rate = progress.rate
     if training.learning_rate is None:
         return replace(progress, guard=guard), is_ruined or guard.is_idle
-    if guard.stalls and rate.last > _LARGE_SHARE * rate.estimate.stable:  # False before the search
+    is_searched = guard.stalls > 0 and not guard.has_learned
+    if is_searched and rate.last > rate.estimate.stable:  # False for NaN, before the search
         raise _diverged(training, rate)
     is_stalled = guard.idle_rounds >= _IDLE_ROUNDS and not guard.stalls
     is_stalled = is_stalled and _has_gone_far(guard, progress.weights, training.engine.size.trained)
@@ -92,11 +93,13 @@ def return_to_good_model(
     if is_stalled:  # perhaps because the rate is small
         report = replace(report, ruining_rate=None)
     guard = after_return(progress.guard)
-    most = _MOST_RETURNS if training.learning_rate else _MOST_RETURNS_OF_CHOSEN_RATES
+    is_chosen = training.learning_rate is None
+    most = _MOST_RETURNS_OF_CHOSEN_RATES if is_chosen else _MOST_RETURNS
     if guard.returns >= most:
         raise _diverged(training, after_round(progress.rate, report, tried=False))
     good = progress.weights if guard.good_weights is None else guard.good_weights
-    return replace(progress, weights=good, server=guard.good_server, guard=guard), report
+    server = replace(guard.good_server, factor=1.0)  # going far may have ruined the model
+    return replace(progress, weights=good, server=server, guard=guard), report
 
 
 def _without_measurements(rate: RateChoice, report: RoundReport, *, is_ruined: bool) -> RoundReport:
@@ -127,7 +130,8 @@ def _last_good_model(
     training: Training, progress: Progress, evaluation: Evaluation
 ) -> tuple[Progress, Evaluation, bool]:
     guard = progress.guard
-    if guard.is_back and not guard.has_learned:
+    is_small = training.learning_rate is not None and guard.stalls > 0  # or may be, at least
+    if guard.is_back and not guard.has_learned and not is_small:
         raise _diverged(training, progress.rate)
     if guard.good_weights is None or guard.is_back:
         return progress, evaluation, False
@@ -145,9 +149,10 @@ def _last_good_model(
 
 def _warn_of_the_rate(training: Training, progress: Progress) -> None:
     """Warn if the learning rate that the job gives is a bad one, as far as is known."""
-    rate = progress.rate
+    rate, guard = progress.rate, progress.guard
     if training.learning_rate is None:
         return
+    is_idle = guard.idle_rounds >= _IDLE_ROUNDS or (guard.stalls > 0 and not guard.has_learned)
     if rate.last > _LARGE_SHARE * rate.estimate.stable:  # known if the training has returned
         warnings.warn(
             f"at the learning rate {rate.last:.3g} the model was ruined on the way, and the result "
@@ -155,10 +160,10 @@ def _warn_of_the_rate(training: Training, progress: Progress) -> None:
             LearningRateWarning,
             stacklevel=3,
         )
-    elif progress.guard.idle_rounds >= _IDLE_ROUNDS:
+    elif is_idle:
         warnings.warn(
             f"the loss has hardly fallen in {progress.ledger.rounds} rounds: the learning rate "
-            f"{rate.last:.3g} is too small; leave training.learning_rate out to have it chosen",
+            f"{rate.last:.3g} seems too small; leave training.learning_rate out to have it chosen",
             LearningRateWarning,
             stacklevel=3,
         )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,7 +19,7 @@ class ServerState:
         first_moment: The momentum, the mean movement of earlier rounds, or the last movement, (d,).
             None before the first round, and if the optimiser has none.
         second_moment: The mean square of the movement of earlier rounds, (d,). None likewise.
-        factor: How far the server went beyond the average in the last round.
+        factor: How many times as far as the average the server moved in the last round.
     """
 
     first_moment: Tensor | None = None
@@ -35,8 +36,8 @@ class AveragedRound:
         average: The average of the local models, (d,).
         updates: The local models that were averaged, w_i.
         shares: The weight of each of them in the average; p_i = D_i / D if all clients take part.
-        scales: The factor by which each movement was shortened before it was averaged, c_i. None
-            if none was.
+        scales: The factor by which each movement was changed before it was averaged, c_i. None if
+            none was.
         is_last: Whether no later round is planned.
     """
 
@@ -66,7 +67,8 @@ class AveragedRound:
         if factor == 1.0:
             return self
         longer = torch.lerp(self.weights[:trained], self.average[:trained], factor)
-        return replace(self, average=torch.cat([longer, self.average[trained:]]))
+        scales = factor * (np.ones(len(self.updates)) if self.scales is None else self.scales)
+        return replace(self, average=torch.cat([longer, self.average[trained:]]), scales=scales)
 
     @property
     def movement(self) -> Tensor:
