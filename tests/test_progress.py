@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dynamite_fl import make_task, train
 from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
-from dynamite_fl._progress import RunView, limit_used
+from dynamite_fl._progress import RunView, limit_used, open_progress
 from dynamite_fl.records import Limits
 from dynamite_fl.training.history import History
 from dynamite_fl.training.round_record import RoundRecord
@@ -147,7 +147,7 @@ def test_a_narrow_terminal_cuts_no_label() -> None:
 
 
 @pytest.mark.parametrize("wanted", [None, False, True])
-def test_python_outside_a_notebook_is_silent_unless_told(
+def test_python_without_terminal_or_notebook_is_silent_unless_told(
     wanted: bool | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task = make_task("softmax", "synthetic")
@@ -157,6 +157,19 @@ def test_python_outside_a_notebook_is_silent_unless_told(
     assert shown.out == ""
     assert ("dynamite-feedback on 5 devices" in shown.err) == (wanted is True)
     assert (shown.err == "") == (wanted is not True)
+
+
+def test_python_on_a_terminal_shows_its_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes any file for a terminal
+    with open_progress(None, TITLE) as view:
+        assert view is not None
+    with open_progress(False, TITLE) as view:
+        assert view is None
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert TITLE in shown.err
 
 
 @pytest.mark.parametrize("terminal", [False, True])

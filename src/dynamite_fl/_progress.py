@@ -217,11 +217,12 @@ def open_progress(wanted: bool | None, title: str) -> Iterator[RunView | None]:
     """Yield the view of a training that was begun in Python; None to show nothing.
 
     Args:
-        wanted: Whether to show progress; None for only in a notebook.
+        wanted: Whether to show progress; None for only in a notebook and on a terminal.
         title: The first line.
     """
     console = Console(stderr=True, highlight=False)
-    if wanted is False or (wanted is None and not console.is_jupyter):
+    can_redraw = console.is_jupyter or console.is_terminal
+    if wanted is False or (wanted is None and not can_redraw):
         yield None
         return
     with RunView(console, title) as view:

@@ -142,7 +142,7 @@ def train(
             run of the same job, the training continues from there.
         on_round: A function that is called with the record of each round.
         progress: Whether to show the progress: below the cell in a notebook, else on standard
-            error. Default: only in a notebook.
+            error. Default: only in a notebook and on a terminal.
 
     Raises:
         Infeasible: The limits do not allow a single round.
@@ -238,7 +238,7 @@ def resume(
         data_dir: The folder that holds datasets. Default: ``$DYNAMITE_DATA``.
         on_round: A function that is called with the record of each further round.
         progress: Whether to show the progress: below the cell in a notebook, else on standard
-            error. Default: only in a notebook.
+            error. Default: only in a notebook and on a terminal.
 
     Raises:
         RunFolderError: The folder holds no run, or its run was begun with another task or

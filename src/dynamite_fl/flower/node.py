@@ -155,6 +155,7 @@ class _Connection:
         self._node = NodeRecord(node_id=node_id)
         self._config = config
         self._leave = leave
+        self._has_ended = False  # the training, so that the server may be gone
         self._mailbox = Mailbox(client, self._node, self._call)
 
     def send_heartbeats(self) -> None:
@@ -189,6 +190,7 @@ class _Connection:
             reply = self._reply(app, message)
             self._mailbox.send(reply, time.monotonic() - began)
             if _is_end(message):
+                self._has_ended = True
                 self._leave.set()
             idle_since = time.monotonic()
 
@@ -197,7 +199,8 @@ class _Connection:
         try:
             self._client.DeactivateNode(DeactivateNodeRequest(node_id=self._node.node_id))
         except (httpx.HTTPError, RuntimeError, ValueError):
-            _log.info("This node leaves, but could not reach the server to say so.")
+            if not self._has_ended:
+                _log.info("This node leaves, but could not reach the server to say so.")
 
     def _call(self, method: Callable[[Any], Any], request: Any) -> Any:
         """Return the server's answer; repeat the request for a while if it is out of reach."""
