@@ -167,7 +167,7 @@ class Extrapolation:
         g <- g exp(c / 2), then at least 1 and at most max(1, h)
 
     where c is the cosine of the angle between the movements of this round and of the last one, and
-    h = sum_i p_i |d_i|^2 / (2 |d|^2) is the factor of ``FedExP``. Rounds that go on in the same
+    ``h = sum_i p_i |d_i|^2 / (2 |d|^2)`` is the factor of ``FedExP``. Rounds that go on in the same
     direction show that the model may go further, and rounds that turn back show that it went too
     far. At first, g is the square root of h. The last round has no later one to correct it, so the
     server then takes the average.
