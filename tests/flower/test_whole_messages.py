@@ -1,5 +1,6 @@
 """Whole messages over a real connection: what is checked is what Flower's protocol checks."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from flwr.supercore.inflatable.inflatable_object import (
 from flwr.supercore.primitives.asymmetric import generate_key_pairs
 
 from dynamite_fl.flower import waiting_room
+from dynamite_fl.flower.keys import make_keys, read_server_keys
 from dynamite_fl.flower.superlink import SuperLink
 from dynamite_fl.flower.whole_messages import ALIVE, PULL, PUSH, read_order
+from tests.flower.test_auth import Server
 from tests.flower.test_fleet_rules import Fake, fake, ordered, reply_to
 
 __all__ = ["fake"]  # a fixture
@@ -74,6 +77,21 @@ def test_every_request_is_a_sign_of_life(
     assert fake.node_id not in fake.link.grid.get_node_ids()
     assert post(fake, path, b"").status_code == 200
     assert fake.node_id in fake.link.grid.get_node_ids()
+
+
+def test_a_node_of_an_earlier_server_has_to_connect_again(tmp_path: Path) -> None:
+    """It may not even have noticed that the server was killed and started anew."""
+    make_keys(tmp_path, ["127.0.0.1"], ["known"])
+    with SuperLink("127.0.0.1", 0, read_server_keys(tmp_path / "server")) as link:
+        server = Server.at(link.port, tmp_path)
+        (node_id,) = link.registered
+        again = Fake(link, server, node_id)
+        for path in (PULL, ALIVE):
+            answer = post(again, path, b"")
+            assert answer.status_code == 401
+            assert "this node has to connect again" in answer.text
+        assert server.admits_its_node()
+        assert post(again, ALIVE, b"").status_code == 200
 
 
 def test_a_node_sends_nothing_but_replies_in_its_own_name(fake: Fake) -> None:

@@ -21,7 +21,7 @@ from flwr.proto.message_pb2 import (
 )
 from flwr.proto.node_pb2 import Node
 from flwr.proto.recorddict_pb2 import BytesList
-from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, NodeStatus
 from flwr.supercore.error import FlowerError
 from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.superlink.servicer.fleet import fleet_handlers
@@ -95,8 +95,10 @@ class WholeMessages:
         if self._is_verified or is_signed_by([key], request.headers):
             node_id = self._state.get_node_id_by_public_key(key)
             if node_id is not None:
-                state = self._state
-                state.acknowledge_node_heartbeat(node_id, state.nodes[node_id].heartbeat_interval)
+                state, known = self._state, self._state.nodes[node_id]
+                if known.status == NodeStatus.REGISTERED:  # it was connected to an earlier server
+                    raise HTTPException(401, "refused: this node has to connect again")
+                state.acknowledge_node_heartbeat(node_id, known.heartbeat_interval)
                 return Node(node_id=node_id)
         raise HTTPException(401, "refused: the server does not know the key of this node")
 
