@@ -45,7 +45,7 @@ class Mailbox:
 
     Args:
         client: The connection to the server.
-        node: Which node this is.
+        node: The node whose messages these are.
         call: Calls a method of the client with a request, and repeats it if need be.
 
     Attributes:

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from dynamite_fl.client.messages import Reply
 from dynamite_fl.flower.messages import Work
-from dynamite_fl.reports import RoundReport
-from dynamite_fl.training.collect import collect, column, rate_of_steps
+from dynamite_fl.training.collect import round_report
 from dynamite_fl.training.engine import RoundOrder, RoundOutcome
 
 
@@ -50,8 +49,10 @@ def round_outcome(
     by_cohort = [answers.get(int(client)) for client in order.cohort]
     replies = [None if answer is None else answer.reply for answer in by_cohort]
     arrived = [reply for reply in replies if reply is not None]
+    step_seconds = np.array([a.work.step_seconds if a else np.nan for a in by_cohort])
+    comm_seconds = np.array([a.comm_seconds if a else np.nan for a in by_cohort])
     return RoundOutcome(
-        report=_report(order, by_cohort, replies),
+        report=round_report(order, replies, step_seconds, comm_seconds),
         updates=[reply.weights for reply in arrived],
         paths=[reply.path for reply in arrived if reply.path is not None],
         seconds=seconds,
@@ -82,24 +83,3 @@ def _sent_bytes(orders: int, replies: Sequence[Reply], weights: Tensor) -> int:
         numbers += path.first_half.numel()
         numbers += 0 if path.gradient_sum is None else path.gradient_sum.numel()
     return numbers * weights.element_size()
-
-
-def _report(
-    order: RoundOrder, answers: Sequence[Answer | None], replies: Sequence[Reply | None]
-) -> RoundReport:
-    samples = column(replies, "samples")
-    return RoundReport(
-        round_index=order.round_index,
-        clients=order.cohort,
-        local_steps=order.plan.local_steps,
-        learning_rate=rate_of_steps(order, replies),
-        batch_sizes=order.plan.batch_sizes,
-        present=np.array([answer is not None for answer in answers]),
-        samples=samples,
-        step_seconds=np.array([a.work.step_seconds if a else np.nan for a in answers]),
-        comm_seconds=np.array([a.comm_seconds if a else np.nan for a in answers]),
-        first_losses=column(replies, "first_loss"),
-        stable_rates=column(replies, "stable_rate"),
-        steepness=column(replies, "steepness"),
-        probe=collect(replies, samples) if order.probe else None,
-    )

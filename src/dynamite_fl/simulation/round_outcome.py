@@ -3,13 +3,10 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from dynamite_fl.client.messages import Reply
 from dynamite_fl.records import FloatArray
-from dynamite_fl.reports import RoundReport
 from dynamite_fl.simulation.clock import Timing
-from dynamite_fl.training.collect import collect, column, rate_of_steps
+from dynamite_fl.training.collect import round_report
 from dynamite_fl.training.engine import RoundOrder, RoundOutcome
 
 
@@ -35,7 +32,7 @@ def round_outcome(
     samples = order.plan.local_steps * order.plan.batch_sizes + extra_samples
     arrived = [reply for reply in replies if reply is not None]
     return RoundOutcome(
-        report=_report(order, replies, timing),
+        report=round_report(order, replies, timing.step_seconds, timing.comm_seconds),
         updates=[reply.weights for reply in arrived],
         paths=[reply.path for reply in arrived if reply.path is not None],
         seconds=_round_seconds(order, timing),
@@ -53,24 +50,3 @@ def _round_seconds(order: RoundOrder, timing: Timing) -> float:
     if not timing.completed.any():
         return min(order.plan.seconds / order.plan.rounds, order.seconds_left)
     return min(float(timing.seconds.max()), order.seconds_left)
-
-
-def _report(order: RoundOrder, replies: Sequence[Reply | None], timing: Timing) -> RoundReport:
-    """Return the round's report for the controller."""
-    present = np.array([reply is not None for reply in replies], dtype=bool)
-    samples = column(replies, "samples")
-    return RoundReport(
-        round_index=order.round_index,
-        clients=order.cohort,
-        local_steps=order.plan.local_steps,
-        learning_rate=rate_of_steps(order, replies),
-        batch_sizes=order.plan.batch_sizes,
-        present=present,
-        samples=samples,
-        step_seconds=np.where(present, timing.step_seconds, np.nan),
-        comm_seconds=np.where(present, timing.comm_seconds, np.nan),
-        first_losses=column(replies, "first_loss"),
-        stable_rates=column(replies, "stable_rate"),
-        steepness=column(replies, "steepness"),
-        probe=collect(replies, samples) if order.probe else None,
-    )

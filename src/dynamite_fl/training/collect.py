@@ -1,4 +1,4 @@
-"""What clients measured in a probe, put together for the controller."""
+"""What clients said in a round, put together for the controller."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -10,12 +10,45 @@ from torch import Tensor
 from dynamite_fl.client.messages import Reply
 from dynamite_fl.client.probe import ProbeFigures
 from dynamite_fl.records import FloatArray
-from dynamite_fl.reports import Probe
+from dynamite_fl.reports import Probe, RoundReport
 from dynamite_fl.training.aggregate import average
 from dynamite_fl.training.engine import RoundOrder
 
 _LARGEST_RATE = 5.0  # of a client, as a multiple of the median
 _FIGURES = tuple(figure.name for figure in fields(ProbeFigures))
+
+
+def round_report(
+    order: RoundOrder,
+    replies: Sequence[Reply | None],
+    step_seconds: FloatArray,
+    comm_seconds: FloatArray,
+) -> RoundReport:
+    """Return the report of a round.
+
+    Args:
+        order: The order of the round.
+        replies: The reply of each client of the cohort; None for those who are absent.
+        step_seconds: The seconds of one local step of each client, (m,).
+        comm_seconds: The seconds of communication of each client, (m,).
+    """
+    present = np.array([reply is not None for reply in replies], dtype=bool)
+    samples = column(replies, "samples")
+    return RoundReport(
+        round_index=order.round_index,
+        clients=order.cohort,
+        local_steps=order.plan.local_steps,
+        learning_rate=rate_of_steps(order, replies),
+        batch_sizes=order.plan.batch_sizes,
+        present=present,
+        samples=samples,
+        step_seconds=np.where(present, step_seconds, np.nan),
+        comm_seconds=np.where(present, comm_seconds, np.nan),
+        first_losses=column(replies, "first_loss"),
+        stable_rates=column(replies, "stable_rate"),
+        steepness=column(replies, "steepness"),
+        probe=collect(replies, samples) if order.probe else None,
+    )
 
 
 def collect(replies: Sequence[Reply | None], samples: FloatArray) -> Probe:

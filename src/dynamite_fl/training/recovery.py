@@ -88,12 +88,12 @@ def return_to_good_model(
     Raises:
         Diverged: The training has returned to this model too often.
     """
-    is_stalled = training.learning_rate is not None and progress.guard.is_idle
+    is_chosen = training.learning_rate is None
+    is_stalled = not is_chosen and progress.guard.idle_rounds >= _IDLE_ROUNDS
     report = _without_measurements(progress.rate, report, is_ruined=is_ruined)
     if is_stalled:  # perhaps because the rate is small
         report = replace(report, ruining_rate=None)
     guard = after_return(progress.guard)
-    is_chosen = training.learning_rate is None
     most = _MOST_RETURNS_OF_CHOSEN_RATES if is_chosen else _MOST_RETURNS
     if guard.returns >= most:
         raise _diverged(training, after_round(progress.rate, report, tried=False))

@@ -46,7 +46,7 @@ class Training:
         engine: Runs rounds, on simulated or on real devices.
         controller: Decides the local steps and batch sizes of each round.
         limits: The limits of the whole training.
-        schedule: Which clients take part, and when there are evaluations and probes.
+        schedule: Says which clients take part, and when there are evaluations and probes.
         fleet: The devices before the first round. Their speeds are first guesses.
         learning_rate: The learning rate of each round; None if it is to be chosen.
         server: How the server turns averages into global models.
