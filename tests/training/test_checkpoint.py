@@ -200,7 +200,7 @@ def test_a_resumed_training_ends_like_an_uninterrupted_one(tmp_path: Path, serve
     assert whole.ledger.rounds == 8
     assert resumed.ledger == whole.ledger
     assert torch.equal(resumed.weights, whole.weights)
-    for name in ("first_moment", "second_moment"):
+    for name in ("first_moment", "second_moment", "last_movement"):
         moment, expected = getattr(resumed.server, name), getattr(whole.server, name)
         assert (moment is None and expected is None) or torch.equal(moment, expected)
 

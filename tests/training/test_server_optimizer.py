@@ -212,8 +212,8 @@ def test_extrapolation_follows_the_directions_of_rounds() -> None:
     assert again.factor == pytest.approx(math.sqrt(3) * math.exp(0.5))
     _, third = Extrapolation().step(averaged, again)
     assert third.factor == pytest.approx(3)
-    assert third.first_moment is not None
-    _, back = Extrapolation().step(averaged, replace(third, first_moment=-third.first_moment))
+    assert third.last_movement is not None
+    _, back = Extrapolation().step(averaged, replace(third, last_movement=-third.last_movement))
     assert back.factor == pytest.approx(3 * math.exp(-0.5))
 
 
@@ -221,7 +221,7 @@ def test_the_last_round_is_not_extrapolated() -> None:
     weights, updates = torch.zeros(6), list(-2 * torch.eye(6))
     mean_model = average(updates, np.ones(6))
     averaged = AveragedRound(weights, mean_model, updates, np.ones(6) / 6, is_last=True)
-    after, _ = Extrapolation().step(averaged, ServerState(first_moment=-mean_model, factor=2.0))
+    after, _ = Extrapolation().step(averaged, ServerState(last_movement=-mean_model, factor=2.0))
     assert after is mean_model
 
 

@@ -180,11 +180,11 @@ class Extrapolation:
             return averaged.average, state
         most = max(1.0, averaged.mean_squared_norm / (2 * square))
         factor = math.sqrt(most)
-        if state.first_moment is not None:
-            factor = state.factor * math.exp(_cosine(movement, state.first_moment) / 2)
+        if state.last_movement is not None:
+            factor = state.factor * math.exp(_cosine(movement, state.last_movement) / 2)
         factor = min(max(factor, 1.0), most)
         weights = averaged.weights - factor * movement
-        return weights, replace(state, first_moment=movement, factor=factor)
+        return weights, replace(state, last_movement=movement, factor=factor)
 
 
 ServerOptimizer = Average | FedAvgM | FedAdam | FedYogi | FedExP | Extrapolation

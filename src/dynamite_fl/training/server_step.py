@@ -16,14 +16,16 @@ class ServerState:
     """What a server optimiser carries from round to round.
 
     Attributes:
-        first_moment: The momentum, the mean movement of earlier rounds, or the last movement, (d,).
-            None before the first round, and if the optimiser has none.
+        first_moment: The momentum, or the mean movement of earlier rounds, (d,). None before the
+            first round, and if the optimiser has none.
         second_moment: The mean square of the movement of earlier rounds, (d,). None likewise.
+        last_movement: The movement of the average in the last round, (d,). None likewise.
         factor: How many times as far as the average the server moved in the last round.
     """
 
     first_moment: Tensor | None = None
     second_moment: Tensor | None = None
+    last_movement: Tensor | None = None
     factor: float = 1.0
 
 
