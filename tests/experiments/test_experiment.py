@@ -95,7 +95,7 @@ def test_every_key_is_known(name: str) -> None:
     by_scale = [experiment.at, experiment.notes, experiment.theorem]
     by_scale += [claim.because for claim in experiment.claims] + [v.at for _, v in variants]
     assert all(set(table) <= set(SCALES) for table in by_scale)
-    assert set(experiment.seeds) == set(SCALES)
+    assert set(SCALES) - {"reduced"} <= set(experiment.seeds) <= set(SCALES)
     assert all(count >= 1 for count in experiment.seeds.values())
 
 
@@ -134,7 +134,7 @@ def test_remarks_have_no_measured_figures(name: str) -> None:
 def test_jobs_can_be_used(name: str, scale: str) -> None:
     """All that can be checked without the data: limits, settings, streams, controllers."""
     experiment = load_experiment(name)
-    assert experiment.panels_at(scale)
+    assert bool(experiment.panels_at(scale)) == (scale in experiment.seeds)
     for panel in experiment.panels_at(scale):
         for contender in experiment.contenders:
             job = experiment.job_of(scale, panel, contender, 0)
@@ -173,6 +173,36 @@ def test_the_paper_s_numbers_are_at_its_scale() -> None:
     assert table.panels["cifar-burst-time"].published["dynamite"] == 0.631
 
 
+def test_the_reduced_scale_has_the_paper_s_model_and_proportions() -> None:
+    """Static: a third of rounds and limits. Streams: a tenth of the rounds, a fifth of clients."""
+    online = load_experiment("online-accuracy")
+    for panel in ("cost", "time"):
+        full, third = (online.job_of(scale, panel, "dynamite", 0) for scale in ("paper", "reduced"))
+        for key in ("devices", "task", "partition", "controller"):
+            assert full.tables[key] == third.tables[key]
+        for key in ("rounds", "deadline", "budget"):
+            of_paper, of_third = full.tables["limits"][key], third.tables["limits"][key]
+            assert of_third == pytest.approx(of_paper / 3, rel=1e-3), key
+    table = load_experiment("stream-table")
+    assert len(table.panels_at("reduced")) == 8
+    for panel in table.panels_at("reduced"):
+        full, tenth = (table.job_of(scale, panel, "fedavg", 0) for scale in ("paper", "reduced"))
+        assert tenth.tables["task"]["model"] == full.tables["task"]["model"] == "cnn"
+        assert tenth.tables["limits"]["rounds"] == full.tables["limits"]["rounds"] / 10
+        assert tenth.tables["stream"]["scale"] == 0.1
+        assert tenth.tables["stream"]["preset"] == full.tables["stream"]["preset"]
+        if panel.endswith("cost"):
+            assert tenth.tables["limits"]["budget"] == full.tables["limits"]["budget"] / 50
+
+
+def test_an_experiment_without_a_scale_says_which_it_has() -> None:
+    experiment = load_experiment("optimal-tau")
+    assert experiment.panels_at("reduced") == []
+    assert experiment.run_count("reduced") == 0
+    with pytest.raises(InvalidInput, match="reduced: choose one of smoke, laptop, paper"):
+        experiment.seeds_at("reduced")
+
+
 def every_job(scale: str) -> Iterator[TrainingJob]:
     for name in NAMES:
         experiment = load_experiment(name)
@@ -194,7 +224,7 @@ def test_phi_of_dynamic_tau_goes_with_the_model_and_rounds_always_count(scale: s
         assert controller.count_rounds
 
 
-@pytest.mark.parametrize("scale", ["laptop", "paper"])
+@pytest.mark.parametrize("scale", ["laptop", "reduced", "paper"])
 def test_the_rule_is_run_as_published(scale: str) -> None:
     """Its measurements are free, and M_i is measured anew as soon as a new batch is harder."""
     measuring = {"dynamite", "dynamite-static-tau", "dynamite-uniform", "dynamic-tau"}

@@ -36,7 +36,7 @@ def test_the_page_has_all_and_is_the_same_again(
         assert write_results(finished, "smoke", out) == (list(NAMES), [])
     page = (tmp_path / "a/results.md").read_text()
     for name in NAMES:
-        assert f"\n## {name}: " in page
+        assert f"\n## {name} (smoke): " in page
         assert f"`dynamite experiment {name} --scale smoke --seeds 2`" in page
         first, second = ((tmp_path / x / "results" / f"{name}.svg").read_bytes() for x in "ab")
         assert first == second
@@ -56,10 +56,24 @@ def test_an_experiment_that_was_not_run_is_listed_as_such(one: Path, tmp_path: P
     done, missing = write_results(one, "smoke", tmp_path)
     assert (done, missing) == (["optimal-tau"], [name for name in NAMES if name != "optimal-tau"])
     page = (tmp_path / "results.md").read_text()
-    assert "| ablation | `fig:ablation` | not run | | | |" in page
+    assert "| ablation | smoke | `fig:ablation` | not run | | | |" in page
     assert page.count("\n## ") == 1
     assert "6 of 6 runs are finished (seeds 0, 1); they were made on 2026-01-02 with" in page
     assert "5 clients" in (tmp_path / "results/optimal-tau.svg").read_text()
+
+
+def test_runs_of_another_scale_are_shown_beside_those_of_the_first(
+    one: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_drawing(monkeypatch)
+    done, missing = write_results(one, "smoke", tmp_path, "reduced")
+    assert (done, len(missing)) == (["optimal-tau"], len(NAMES) - 1)
+    page = (tmp_path / "results.md").read_text()
+    assert "`dynamite experiment results --scale smoke --also reduced --runs RUNS" in page
+    assert "reduced |" not in page  # nothing was run at it
+    with pytest.raises(JobError, match="reduced has no finished run"):
+        write_results(one, "reduced", tmp_path, "smoke")
+    assert (tmp_path / "results.md").read_text() == page
 
 
 def test_without_runs_the_page_stays_as_it_was(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_every_experiment(name: str, finished: Path) -> None:
     assert all(0 <= float(run["accuracy"]) <= 1 for run in measured)
 
     text = (folder / "verdict.md").read_text()
-    assert text.startswith(f"# {name}: {experiment.title}\n")
+    assert text.startswith(f"# {name} (smoke): {experiment.title}\n")
     assert "![" in text
     assert all(says in text for says in asked)
 

@@ -33,11 +33,12 @@ app.add_typer(experiment_app, name="experiment")
 _COLOURS = {"holds": "bold green", "does not hold": "bold red"}
 _NOT_JUDGED = "yellow"
 _EXPERIMENTS = Path("runs/experiments")
+ScaleName = Literal["smoke", "laptop", "reduced", "paper"]
 Scale = Annotated[
-    Literal["smoke", "laptop", "paper"],
+    ScaleName,
     typer.Option(
-        help="The size: smoke takes seconds, laptop takes minutes, and paper, the published size, "
-        "takes days."
+        help="The size: smoke takes seconds, laptop takes minutes, reduced, which has the paper's "
+        "CNN but fewer rounds, takes hours, and paper, the published size, takes days."
     ),
 ]
 
@@ -85,6 +86,10 @@ def list_experiments(as_json: Json = False) -> None:
 )
 def results(
     scale: Scale = "laptop",
+    also: Annotated[
+        ScaleName | None,
+        typer.Option(help="A second scale, whose runs are shown too as far as there are some."),
+    ] = None,
     runs: Runs = _EXPERIMENTS,
     out: Annotated[
         Path, typer.Option("--out", help="The folder for results.md and its figures.")
@@ -94,7 +99,7 @@ def results(
     from dynamite_fl.experiments.results import PAGE, write_results
 
     with errors(as_json=False):
-        written, missing = write_results(runs, scale, out)
+        written, missing = write_results(runs, scale, out, also)
     typer.echo(f"{out / PAGE} shows {len(written)} of {len(NAMES)} experiments.")
     if missing:
         typer.echo(f"Not run: {', '.join(missing)}")
@@ -136,8 +141,8 @@ def _register(name: str) -> None:
 
         with errors(as_json):
             experiment = load_experiment(name)
-            count = seeds or experiment.seeds[scale]
-            _run(ExperimentRuns(experiment, scale, count, runs), data_dir, jobs, as_json)
+            count = experiment.seeds_at(scale)
+            _run(ExperimentRuns(experiment, scale, seeds or count, runs), data_dir, jobs, as_json)
 
 
 for _name in NAMES:

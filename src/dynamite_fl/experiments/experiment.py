@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from dynamite_fl._validate import check_name
+from dynamite_fl.errors import InvalidInput
 from dynamite_fl.experiments import JOBS, NAMES
 from dynamite_fl.experiments.claims import Claim
 from dynamite_fl.job.training import TrainingJob, resolve_tables
 
-SCALES = ("smoke", "laptop", "paper")
+SCALES = ("smoke", "laptop", "reduced", "paper")
 Tables = Mapping[str, Any]
 
 
@@ -90,7 +91,7 @@ class Experiment:
             one it is like.
         job: The tables of a job that all runs have in common.
         at: The keys of the job that each scale replaces.
-        seeds: The number of seeds at each scale.
+        seeds: The number of seeds at each scale. It is not run at a scale that is missing.
         notes: A note for each scale on how it differs from the paper.
         panels: The settings, by name.
         contenders: The controllers that are compared, by name.
@@ -115,11 +116,26 @@ class Experiment:
 
     def panels_at(self, scale: str) -> list[str]:
         """Return the names of the panels that are run at a scale."""
+        if scale not in self.seeds:
+            return []
         return [name for name, panel in self.panels.items() if scale in panel.scales]
+
+    def seeds_at(self, scale: str) -> int:
+        """Return the number of seeds at a scale.
+
+        Raises:
+            InvalidInput: The experiment is not run at this scale.
+        """
+        if scale not in self.seeds:
+            scales = ", ".join(name for name in SCALES if name in self.seeds)
+            raise InvalidInput(
+                f"{self.name} is not run at the scale {scale}: choose one of {scales}"
+            )
+        return self.seeds[scale]
 
     def run_count(self, scale: str) -> int:
         """Return the number of runs at a scale."""
-        return self.seeds[scale] * len(self.panels_at(scale)) * len(self.contenders)
+        return self.seeds.get(scale, 0) * len(self.panels_at(scale)) * len(self.contenders)
 
     def job_of(self, scale: str, panel: str, contender: str, seed: int) -> TrainingJob:
         """Return the job of one run."""

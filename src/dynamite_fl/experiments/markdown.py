@@ -36,8 +36,9 @@ def section(summary: Summary, picture: str, level: int) -> str:
 
 
 def heading(summary: Summary) -> str:
-    """Return an experiment's name and title."""
-    return f"{summary.experiment.name}: {summary.experiment.title}"
+    """Return an experiment's name, scale and title."""
+    experiment = summary.experiment
+    return f"{experiment.name} ({summary.runs.scale}): {experiment.title}"
 
 
 def measured_in_words(verdict: Verdict) -> str:

@@ -1,5 +1,6 @@
 """``docs/results.md``: one page about all experiments, written from their run folders."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from dynamite_fl._atomic import write_atomically
@@ -16,9 +17,9 @@ _PICTURES = "results"
 _HEAD = """\
 # Results
 
-This page repeats the figures and tables of the paper's evaluation at the scale `{scale}` and
-compares them with the paper's claims. It is generated from run folders by
-`dynamite experiment results --scale {scale} --runs RUNS --out docs`.
+This page repeats the figures and tables of the paper's evaluation and compares them with the
+paper's claims. It is generated from run folders by
+`dynamite experiment results {options} --runs RUNS --out docs`.
 
 - **DYNAMITE** is the paper's rule (controller `dynamite`). **feedback** is our default
   (`dynamite-feedback`), which is not in the paper.
@@ -33,33 +34,45 @@ compares them with the paper's claims. It is generated from run folders by
 - Seconds are those of the simulated devices, and cost is in the job's units. Neither depends on the
   machine that computes.
 
-| experiment | in the paper | claims that hold | that do not | not judged | that hold for feedback |
-|---|---|---|---|---|---|
+| experiment | scale | in the paper | claims that hold | that do not | not judged | for feedback |
+|---|---|---|---|---|---|---|
 """
 
 
-def write_results(root: Path, scale: str, out: Path) -> tuple[list[str], list[str]]:
+def write_results(
+    root: Path, scale: str, out: Path, also: str | None = None
+) -> tuple[list[str], list[str]]:
     """Write the page and its pictures.
 
+    Args:
+        root: The folder of all experiments.
+        scale: The scale to show.
+        out: The folder of the page.
+        also: A second scale. Experiments that were run at it are shown at that scale too.
+
     Returns:
-        The names of the experiments that are on the page, and of those that were not run.
+        The names of the experiments that are on the page at the first scale, and of those that were
+        not run at it.
 
     Raises:
         JobError: No experiment was run. An existing page is not changed.
     """
     require_matplotlib()
-    summaries = {name: summary for name in NAMES if (summary := _summary(name, scale, root))}
-    if not summaries:
+    scales = [scale] if also is None else [scale, also]
+    found = [_summary(name, each, root) for each in scales for name in NAMES]
+    summaries = [summary for summary in found if summary]
+    shown = [s.experiment.name for s in summaries if s.runs.scale == scale]
+    if not shown:
         raise JobError(
             f"{root / scale} has no finished run: choose another --runs or --scale, "
             f"or run `dynamite experiment {NAMES[0]} --scale {scale} --runs {root}` first"
         )
     (out / _PICTURES).mkdir(parents=True, exist_ok=True)
-    for name, summary in summaries.items():
-        write_atomically(out / _PICTURES / f"{name}.svg", figure_svg(summary))
-    missing = [name for name in NAMES if name not in summaries]
-    write_atomically(out / PAGE, _page(list(summaries.values()), missing, scale))
-    return list(summaries), missing
+    for summary in summaries:
+        write_atomically(out / _picture(summary, scale), figure_svg(summary))
+    missing = [name for name in NAMES if name not in shown]
+    write_atomically(out / PAGE, _page(summaries, missing, scales))
+    return shown, missing
 
 
 def _summary(name: str, scale: str, root: Path) -> Summary | None:
@@ -74,15 +87,23 @@ def _summary(name: str, scale: str, root: Path) -> Summary | None:
     return summary if summary.charts else None
 
 
-def _page(summaries: list[Summary], missing: list[str], scale: str) -> str:
-    text = _HEAD.format(scale=scale)
+def _picture(summary: Summary, first_scale: str) -> str:
+    """Return the path of a figure, relative to the page."""
+    scale = summary.runs.scale
+    ending = "" if scale == first_scale else f"-{scale}"
+    return f"{_PICTURES}/{summary.experiment.name}{ending}.svg"
+
+
+def _page(summaries: Sequence[Summary], missing: Sequence[str], scales: Sequence[str]) -> str:
+    text = _HEAD.format(options=" --also ".join([f"--scale {scales[0]}", *scales[1:]]))
     for summary in summaries:
         link = f"[{summary.experiment.name}](#{_anchor(heading(summary))})"
-        text += f"| {link} | `{summary.experiment.shows}` | {' | '.join(_counts(summary))} |\n"
+        cells = [link, summary.runs.scale, f"`{summary.experiment.shows}`", *_counts(summary)]
+        text += f"| {' | '.join(cells)} |\n"
     for name in missing:
-        text += f"| {name} | `{load_experiment(name).shows}` | not run | | | |\n"
+        text += f"| {name} | {scales[0]} | `{load_experiment(name).shows}` | not run | | | |\n"
     for summary in summaries:
-        text += "\n" + section(summary, f"{_PICTURES}/{summary.experiment.name}.svg", level=2)
+        text += "\n" + section(summary, _picture(summary, scales[0]), level=2)
     return text
 
 
