@@ -5,6 +5,7 @@ work under ``torch.func.functional_call`` and ``vmap``. Random first weights are
 generator, whose seed ``Task.new_model`` sets.
 """
 
+import torch
 from torch import nn
 
 from dynamite_fl.errors import InvalidInput
@@ -82,7 +83,8 @@ def convolutional_network(shape: tuple[int, int, int], classes: int) -> nn.Modul
             nn.init.trunc_normal_(layer.weight, std=0.1, a=-0.2, b=0.2)
             if layer.bias is not None:
                 nn.init.constant_(layer.bias, 0.1)
-    return model
+    # Pooling and normalisation are faster if the channels of a pixel are next to each other.
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class LocalResponseNorm(nn.Module):
@@ -10,8 +11,8 @@ class LocalResponseNorm(nn.Module):
     The sum runs over the existing channels that are at most ``radius`` away, and c is ``scale``.
     In TensorFlow's terms, bias is 1 and beta is 0.75. With radius 4 and scale 0.001 / 9, the layer
     is ``torch.nn.LocalResponseNorm(size=9, alpha=0.001, beta=0.75, k=1)``. Torch pools over a
-    padded fifth dimension and takes a power of every entry. Here the sums are one product with a
-    band matrix, and the power is two square roots.
+    padded fifth dimension and takes a power of every entry. Here the sums are a convolution of one
+    pixel with a band matrix, and the power is two square roots.
 
     Args:
         channels: The number of channels.
@@ -26,16 +27,18 @@ class LocalResponseNorm(nn.Module):
     """
 
     band: Tensor
+    bias: Tensor
 
     def __init__(self, channels: int, radius: int = 4, scale: float = 0.001 / 9) -> None:
         super().__init__()
         position = torch.arange(channels)
         near = (position[:, None] - position).abs() <= radius
-        # The band never changes, so that a model need not store or send it.
-        self.register_buffer("band", near.to(torch.get_default_dtype()) * scale, persistent=False)
+        band = near.to(torch.get_default_dtype()) * scale
+        # They never change, so that a model need not store or send them.
+        self.register_buffer("band", band[:, :, None, None], persistent=False)
+        self.register_buffer("bias", torch.ones(channels), persistent=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the normalised inputs; both have the shape (..., channels, height, width)."""
-        sums = torch.matmul(self.band, (inputs * inputs).flatten(-2)).reshape(inputs.shape)
-        root = torch.rsqrt(1 + sums)
+        """Return the normalised inputs; both have the shape (b, channels, height, width)."""
+        root = torch.rsqrt(functional.conv2d(inputs * inputs, self.band, self.bias))
         return inputs * (root * torch.sqrt(root))
