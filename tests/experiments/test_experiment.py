@@ -174,15 +174,15 @@ def test_the_paper_s_numbers_are_at_its_scale() -> None:
 
 
 def test_the_reduced_scale_has_the_paper_s_model_and_proportions() -> None:
-    """Static: a third of rounds and limits. Streams: a tenth of the rounds, a fifth of clients."""
+    """Static: a sixth of rounds and limits. Streams: a tenth of the rounds, a fifth of clients."""
     online = load_experiment("online-accuracy")
     for panel in ("cost", "time"):
-        full, third = (online.job_of(scale, panel, "dynamite", 0) for scale in ("paper", "reduced"))
+        full, sixth = (online.job_of(scale, panel, "dynamite", 0) for scale in ("paper", "reduced"))
         for key in ("devices", "task", "partition", "controller"):
-            assert full.tables[key] == third.tables[key]
+            assert full.tables[key] == sixth.tables[key]
         for key in ("rounds", "deadline", "budget"):
-            of_paper, of_third = full.tables["limits"][key], third.tables["limits"][key]
-            assert of_third == pytest.approx(of_paper / 3, rel=1e-3), key
+            of_paper, of_sixth = full.tables["limits"][key], sixth.tables["limits"][key]
+            assert of_sixth == pytest.approx(of_paper / 6, rel=1e-3), key
     table = load_experiment("stream-table")
     assert len(table.panels_at("reduced")) == 8
     for panel in table.panels_at("reduced"):
