@@ -15,8 +15,9 @@ from comparing import compared, parser_of, percent
 
 OURS, PAPER = "dynamite-feedback", "dynamite"
 SERVERS = ["fedavgm", "fedadam", "fedexp"]
-HEADINGS = ["FedAvg", "FedAvgM", "FedAdam", "FedExP", "the paper's rule", "feedback", "best fixed"]
-HEADINGS += ["the paper's rule, of the way", "feedback, of the way"]
+HEADINGS = ["FedAvg", "FedAvgM", "FedAdam", "FedExP", "feedback", "ahead of FedAvg"]
+OF_HINDSIGHT = ["the paper's rule", "best fixed", "the paper's rule, of the way"]
+OF_HINDSIGHT += ["feedback, of the way"]
 
 
 class Measurable(Protocol):
@@ -49,14 +50,22 @@ def parser_with_baselines(document: str | None, runs: str) -> argparse.ArgumentP
     parser.add_argument(
         "--tune", nargs="*", default=SERVERS, help="what to tune beside FedAvg. Default: all"
     )
+    parser.add_argument(
+        "--no-hindsight",
+        action="store_true",
+        help="leave out the best fixed setting and the paper's rule, which take most of the time",
+    )
     return parser
 
 
 def _measured(arguments: argparse.Namespace, name: str, job: str) -> dict[str, Any]:
-    """One case, as ``dynamite compare --hindsight --tune ... --json`` reports it."""
-    controllers = ["fedavg@0.1"] if arguments.baselines else [OURS, PAPER]  # it is tried anyway
-    more = ["--tune", ",".join(arguments.tune)] if arguments.tune else []
-    return compared(arguments, name, job, controllers, "--hindsight", *more)
+    """One case, as ``dynamite compare --tune ... --hindsight --json`` reports it."""
+    controllers = [OURS] if arguments.no_hindsight else [OURS, PAPER]
+    if arguments.baselines:
+        controllers = ["fedavg@0.1"]  # it is tried anyway
+    more = ["--tune", ",".join(["fedavg", *arguments.tune])]
+    more += [] if arguments.no_hindsight else ["--hindsight"]
+    return compared(arguments, name, job, controllers, *more)
 
 
 def print_table(
@@ -77,7 +86,7 @@ def print_table(
     if arguments.list:
         print(*(case.name for case in chosen), sep="\n")
         return
-    print(_header(headings))
+    print(_header([*headings, *HEADINGS, *([] if arguments.no_hindsight else OF_HINDSIGHT)]))
     every = []
     for case in chosen:
         every.append(_measured(arguments, case.name, case.job))
@@ -87,33 +96,34 @@ def print_table(
 
 
 def _header(headings: Sequence[str]) -> str:
-    """Return the head of the table; the first headings are of what tells cases apart."""
-    every = [*headings, *HEADINGS]
-    return f"| {' | '.join(every)} |\n{'|---' * len(every)}|"
+    """Return the head of the table."""
+    return f"| {' | '.join(headings)} |\n{'|---' * len(headings)}|"
 
 
 def _row(cells: Sequence[str], found: dict[str, Any]) -> str:
     """Return one line of the table."""
     rows = {each["controller"]: each["final"] for each in found["controllers"]}
-    best, covered = found["hindsight"]["best"], found["hindsight"]["covered"]
     texts = [_tuned(found, method, rows) for method in ("fedavg", *SERVERS)]
-    texts += [percent(rows[PAPER]) if PAPER in rows else ""]
     texts += [f"**{percent(rows[OURS])}**" if OURS in rows else ""]
-    texts += [f"{percent(best['final'])} ({best['controller'].removeprefix('fixed-')})"]
-    texts += [_share(covered[name]) if name in covered else "" for name in (PAPER, OURS)]
+    texts += [f"{_lead(OURS, ['fedavg'], found):+.1f}" if OURS in rows else ""]
+    if "hindsight" in found:
+        best, covered = found["hindsight"]["best"], found["hindsight"]["covered"]
+        texts += [percent(rows[PAPER]) if PAPER in rows else ""]
+        texts += [f"{percent(best['final'])} ({best['controller'].removeprefix('fixed-')})"]
+        texts += [_share(covered[name]) if name in covered else "" for name in (PAPER, OURS)]
     return f"| {' | '.join([*cells, *texts])} |"
 
 
 def _summary(name: str, every: Sequence[dict[str, Any]]) -> str:
     """How far on the way a controller is, and how far ahead of tuned baselines at the least."""
-    with_it = [found for found in every if name in found["hindsight"]["covered"]]
+    with_it = [found for found in every if name in _means(found)]
     if not with_it:
         return f"{name}: not measured"
-    shares = [found["hindsight"]["covered"][name] for found in with_it]
-    known = [part for part in shares if part is not None]
     text = f"{name}: {_ahead(name, ['fedavg'], with_it)} tuned FedAvg"
     text += f", {_ahead(name, ['fedavg', *SERVERS], with_it)} the best tuned baseline"
     text += f", of {len(with_it)} cases"
+    shares = [found["hindsight"]["covered"][name] for found in with_it if "hindsight" in found]
+    known = [part for part in shares if part is not None]
     if not known:
         return text
     return (
@@ -123,12 +133,19 @@ def _summary(name: str, every: Sequence[dict[str, Any]]) -> str:
 
 
 def _ahead(name: str, methods: Sequence[str], every: Sequence[dict[str, Any]]) -> str:
-    leads = []
-    for found in every:
-        mean = {each["controller"]: each["final"]["mean"] for each in found["controllers"]}
-        tuned = [found["tuned"][method]["best"] for method in methods if method in found["tuned"]]
-        leads.append(100 * (mean[name] - max(mean[each] for each in tuned)))
+    leads = [_lead(name, methods, found) for found in every]
     return f"{statistics.fmean(leads):+.1f} points on average and {min(leads):+.1f} at least from"
+
+
+def _lead(name: str, methods: Sequence[str], found: dict[str, Any]) -> float:
+    """Return by how many points a controller is ahead of the best of some tuned methods."""
+    means, tuned = _means(found), found["tuned"]
+    best = max(means[tuned[each]["best"]] for each in methods if each in tuned)
+    return 100 * (means[name] - best)
+
+
+def _means(found: dict[str, Any]) -> dict[str, float]:
+    return {each["controller"]: each["final"]["mean"] for each in found["controllers"]}
 
 
 def _tuned(found: dict[str, Any], method: str, rows: dict[str, Any]) -> str:

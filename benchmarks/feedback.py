@@ -2,6 +2,7 @@
 
     python benchmarks/feedback.py --data-dir DATA [--seeds 3] [--runs runs/feedback]
         [--only softmax time] [--drawn 20] [--list] [--baselines] [--again dynamite-feedback]
+        [--no-hindsight] [--tune fedavgm]
 
 The cases are those of ``cases.py``, or some drawn at random (``drawn.py``). No job has a learning
 rate. Finished runs are kept, so that the command can be repeated: ``--baselines`` runs what does
