@@ -82,6 +82,28 @@ def test_steps_that_diverged_are_not_tried_again() -> None:
         assert plan_of(given).local_steps == steps
 
 
+def test_after_a_ruin_neither_the_steps_nor_the_way_of_a_round_grow() -> None:
+    """A round of 8 steps at a rate of 0.4 ruined the model: 3.2 is its way."""
+    way = 8 * 0.4
+    gain = GainEstimate(
+        mean_way=way, newest_way=way, last_way=way, first_gain=1.0, second_gain=1.0, gain_weight=9.0
+    )
+    known = RateEstimate(log_stable=float(np.log(0.8)))
+    given = FeedbackState(gain, np.array([4.0, 4.0]), 1000.0, 0.4, known, rounds=99)
+    path = PathReport(np.zeros(1), np.zeros(1), np.zeros(2))
+    noticed = replace(of_a_round(path, 0.4), local_steps=12, path=None)
+    plan, after = Feedback().adapt(noticed, FLEET, LIMITS, BOTH, given)
+    assert plan.learning_rate is not None
+    assert plan.local_steps * plan.learning_rate > way  # there was no ruin
+    ruined = replace(noticed, ruining_rate=0.4)
+    for _ in range(20):
+        plan, after = Feedback().adapt(ruined, FLEET, LIMITS, BOTH, given)
+        assert plan.learning_rate is not None
+        assert plan.local_steps * plan.learning_rate <= way / 2
+        assert after.gain.most_way == way / 2
+        ruined, given = noticed, after
+
+
 def test_the_last_rounds_are_short() -> None:
     for rounds, steps in ((1, 4), (2, 8), (3, 16), (5, 64), (6, 100)):  # a hundred are allowed
         limits = replace(LIMITS, rounds=rounds, budget=1e6)

@@ -68,7 +68,7 @@ def test_one_good_loss_ends_all_doubt() -> None:
 def test_after_a_return_the_same_model_with_a_higher_loss_shows_new_data() -> None:
     guard, ruined = judged([2.3, 1.0, 0.5, 2.3])
     assert ruined == [3]
-    guard = after_return(guard)
+    guard = after_return(guard, is_stalled=False)
     assert (guard.returns, guard.is_back) == (1, True)
     assert guard.good_weights is not None
     guard, is_ruined = judge(guard, 2.2, 0.01, guard.good_weights, SERVER)
@@ -81,26 +81,22 @@ def test_returns_in_a_row_are_counted_until_a_new_model_is_good() -> None:
     for returns in (1, 2):
         guard, is_ruined = judge(guard, math.nan, math.nan, model(9), SERVER)
         assert is_ruined
-        guard = after_return(guard)
-        assert guard.returns == returns
+        guard = after_return(guard, is_stalled=False)
+        assert (guard.returns, guard.stalls) == (returns, 0)
         guard, is_ruined = judge(guard, 0.5, 0.0025, model(2), SERVER)
         assert not is_ruined
     guard, _ = judge(guard, 0.5, 0.0025, model(3), SERVER)
     assert (guard.returns, good_model(guard)) == (0, 3.0)
 
 
-def test_nothing_learned_in_five_rounds_is_idle_twice() -> None:
-    guard, ruined = judged([2.3] * 5)
-    assert (ruined, guard.is_idle, good_model(guard)) == ([], False, 0.0)
-    guard, _ = judged([2.3] * 6)
-    assert guard.is_idle
-    guard = after_return(guard)
-    assert (guard.stalls, guard.is_idle) == (1, False)
-    for stalls in (2, 2):
-        for number in range(5):
-            guard, _ = judge(guard, 2.3, 0.0025, model(number), SERVER)
-        guard = after_return(guard)
-        assert guard.stalls == stalls  # the third time, the loss is taken for the best there is
+def test_rounds_that_learn_nothing_are_counted_until_a_return_or_a_lower_loss() -> None:
+    guard, ruined = judged([2.3] * 6)
+    assert (ruined, guard.idle_rounds, good_model(guard)) == ([], 5, 0.0)
+    back = after_return(guard, is_stalled=True)
+    assert (back.idle_rounds, back.stalls) == (0, 1)
+    for _ in range(9):
+        guard, _ = judge(guard, 0.5, 0.0025, model(7), SERVER)
+    assert (guard.idle_rounds, good_model(guard)) == (0, 7.0)
 
 
 def test_the_loss_of_one_client_does_not_decide() -> None:

@@ -84,17 +84,28 @@ def test_the_server_carries_its_momentum_from_round_to_round() -> None:
         weights = progress.weights.double()  # so that rounding does not add up
 
 
-def test_the_last_planned_round_is_not_extrapolated() -> None:
+def test_the_last_round_is_not_extrapolated() -> None:
     trained = training("fedavg", server="extrapolation")
     start, outcome = first_round(trained)
     averaged = average_updates(trained, start, outcome).averaged
     assert averaged is not None
-    assert start.plan.rounds > 1
-    last = replace(start, plan=replace(start.plan, rounds=1))
+    last = replace(start, ended="deadline")
     assert torch.equal(take_server_step(trained, last, averaged).weights, averaged.average)
     further = take_server_step(trained, start, averaged)
     assert further.server.factor > 1
     assert not torch.equal(further.weights, averaged.average)
+
+
+def test_a_round_that_a_limit_makes_the_last_one_is_not_extrapolated() -> None:
+    """The plan has many more rounds, but the first round has used up the deadline."""
+    trained = training("fedavg", server="extrapolation")
+    start, outcome = first_round(trained)
+    averaged = average_updates(trained, start, outcome).averaged
+    assert averaged is not None
+    short = replace(trained, limits=replace(trained.limits, deadline=1.001 * outcome.seconds))
+    progress, _ = run_round(short, start)
+    assert (progress.ended, start.plan.rounds > 1) == ("deadline", True)
+    assert torch.equal(progress.weights, averaged.average)
 
 
 def test_without_an_update_the_server_takes_no_step() -> None:

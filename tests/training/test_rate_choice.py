@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,3 +77,10 @@ def test_a_constant_rate_is_found_once_and_lowered_after_a_ruin() -> None:
     ruined = after_round(choice, report(ruining_rate=0.4), tried=False)
     assert ruined.constant == pytest.approx(0.05)  # half of a quarter
     assert ruined.last == 0.1
+
+
+def test_the_largest_rate_is_remembered() -> None:
+    choice = RateChoice()
+    for rate in (0.1, 0.7, 0.2):
+        choice = after_round(choice, replace(report(), learning_rate=rate), tried=False)
+    assert (choice.last, choice.largest) == (0.2, 0.7)

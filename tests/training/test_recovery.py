@@ -83,6 +83,29 @@ def test_learning_nothing_is_a_ruin_only_if_the_rate_is_chosen(
     assert judge_model(chosen_rate, progress, report)[1]
 
 
+def test_learning_nothing_in_five_rounds_is_a_stall_twice(chosen_rate: Training) -> None:
+    progress, report = after_one_round(chosen_rate)
+    report = replace(report, first_losses=np.full(5, 2.3))
+    idle = Guard(first_loss=2.3, recent_loss=2.3, best_loss=2.3, good_weights=progress.weights)
+    progress, stalled = replace(progress, guard=idle), []
+    for number in range(1, 21):
+        progress, is_ruined = judge_model(chosen_rate, progress, report)
+        if is_ruined:
+            stalled.append(number)
+            progress, _ = return_to_good_model(chosen_rate, progress, report, is_ruined=True)
+    assert stalled == [5, 10]  # after that, the loss is taken for the best there is
+    assert (progress.guard.stalls, progress.guard.idle_rounds) == (2, 10)
+
+
+def test_a_ruin_after_some_idle_rounds_at_a_given_rate_is_no_stall(fixed_rate: Training) -> None:
+    progress, report = after_one_round(fixed_rate)
+    idle = replace(LEARNED, good_weights=progress.weights, idle_rounds=9)
+    progress = replace(progress, guard=idle)
+    back, given_up = return_to_good_model(fixed_rate, progress, report, is_ruined=True)
+    assert back.guard.stalls == 0
+    assert given_up.ruining_rate == progress.rate.last
+
+
 def test_a_stall_at_a_given_rate_is_searched_once_and_is_an_error_if_the_rate_is_large(
     fixed_rate: Training,
 ) -> None:
@@ -195,8 +218,10 @@ def test_a_model_that_was_ruined_on_the_way_is_a_warning_if_the_rate_is_given(
     fixed_rate: Training,
 ) -> None:
     good, _ = last_models(fixed_rate, LEARNED)
-    searched = RateChoice(RateEstimate(log_stable=math.log(0.3)), last=0.7)
-    with pytest.warns(LearningRateWarning, match=r"ruined on the way.* to 0\.15 or less"):
+    searched = RateChoice(RateEstimate(log_stable=math.log(0.3)), last=1e-3, largest=0.7)
+    with pytest.warns(
+        LearningRateWarning, match=r"rate 0\.7 .*ruined on the way.* to 0\.15 or less"
+    ):
         judge_last_model(fixed_rate, replace(good, rate=searched), evaluate(fixed_rate, good))
 
 
@@ -205,7 +230,10 @@ def test_a_loss_that_has_hardly_fallen_is_a_warning_if_the_rate_is_given(
 ) -> None:
     idle = replace(LEARNED, idle_rounds=10)
     good, _ = last_models(fixed_rate, idle)
-    good, before = replace(good, rate=RateChoice(last=1e-5)), evaluate(fixed_rate, good)
+    good, before = (
+        replace(good, rate=RateChoice(last=1e-9, largest=1e-5)),
+        evaluate(fixed_rate, good),
+    )
     with pytest.warns(LearningRateWarning, match=r"fallen in 9 rounds: the learning rate 1e-05"):
         judge_last_model(fixed_rate, good, before)
     with warnings.catch_warnings():

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from dynamite_fl._validate import check_number
 from dynamite_fl.control.controller import Measure
-from dynamite_fl.control.estimate.gain import GainEstimate, expected_gain, update_gain
+from dynamite_fl.control.estimate.gain import GainEstimate, after_ruin, expected_gain, update_gain
 from dynamite_fl.control.estimate.rate import RateEstimate, update_rate
 from dynamite_fl.control.estimate.speed import fill_with_median
 from dynamite_fl.control.first_round import long_first_plan
@@ -75,8 +75,9 @@ class Feedback:
     A round has at least four local steps, unless the limits allow fewer. In the last eighth of a
     training, at most five rounds, steps are few: the last round has four, the round before it at
     most eight, and so on, because only later rounds correct the drift of clients in a round. If a
-    way has diverged, no later way is longer than half of it. If the limits give a number of rounds,
-    it is an upper limit: fewer rounds are planned if they gain more, unless data streams in.
+    way has diverged or ruined the model, no later way is longer than half of it. If the limits give
+    a number of rounds, it is an upper limit: fewer rounds are planned if they gain more, unless
+    data streams in.
 
     Attributes:
         learning_rate: eta, the step size of local steps before the first round. Later, plans are
@@ -147,6 +148,8 @@ class Feedback:
                 gain=update_gain(state.gain, path, report.local_steps, rate),
                 gradient_variance=_update_variance(state.gradient_variance, report.clients, path),
             )
+        if report.ruining_rate is not None:
+            state = replace(state, gain=after_ruin(state.gain, report.local_steps * rate))
         return self._plan(fleet, remaining, cohort, state), state
 
     def _plan(self, fleet: Fleet, limits: Limits, cohort: IntArray, state: FeedbackState) -> Plan:

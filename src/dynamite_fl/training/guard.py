@@ -7,8 +7,8 @@ first batch at the global model, which costs nothing. A model is ruined in one o
 - Its loss has lost half of what the training has gained, by more than chance explains. At a rate
   that the job gives, this must last for some rounds: large rates often raise the loss at first and
   lower it later.
-- Nothing is learned from the start, as if the first rounds had killed the hidden units. At a rate
-  that the job gives, this may also mean that the rate is small, so ``recovery.py`` decides.
+- Nothing is learned from the start, as if the first rounds had killed the hidden units. The guard
+  counts such rounds, and ``recovery.py`` decides when they are too many.
 """
 
 import math
@@ -27,8 +27,6 @@ _ALONE = 0.25  # the standard error of the loss of a single client, relative to 
 _STANDARD_ERRORS = 3.0  # how far beyond chance the rise must be
 _MEMORY = 0.7  # the weight of earlier losses beside a new one
 _LEARNED = 0.02  # the fall of the loss from which on something is learned, relative to the first
-_PATIENCE = 5  # the number of rounds in which something should be learned
-_MOST_STALLS = 2  # after so many, a loss that stays is taken for the best there is
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +63,6 @@ class Guard:
         """The loss above which a model is in doubt."""
         lost = _LOST_SHARE * (self.first_loss - self.best_loss)
         return self.best_loss + max(lost, _LEAST_RISE * abs(self.best_loss))
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether something should have been learned by now."""
-        return self.idle_rounds >= _PATIENCE and self.stalls < _MOST_STALLS
 
     @property
     def has_learned(self) -> bool:
@@ -162,13 +155,18 @@ def _without_doubt(guard: Guard, loss: float, weights: Tensor, server: ServerSta
     return replace(after, idle_rounds=guard.idle_rounds + 1)
 
 
-def after_return(guard: Guard) -> Guard:
-    """Return the guard after the training has returned to the last good model."""
+def after_return(guard: Guard, *, is_stalled: bool) -> Guard:
+    """Return the guard after the training has returned to the last good model.
+
+    Args:
+        guard: The guard before the return.
+        is_stalled: Whether the training has returned because nothing was learned.
+    """
     return replace(
         guard,
         doubtful=(),
         idle_rounds=0,
-        stalls=guard.stalls + guard.is_idle,
+        stalls=guard.stalls + is_stalled,
         returns=guard.returns + 1,
         is_back=True,
     )

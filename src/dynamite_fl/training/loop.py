@@ -86,22 +86,23 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     # 3. The server averages the valid updates.
     average = average_updates(training, progress, outcome)
     progress, report = replace(progress, private=average.private), average.report
-    # 4. The server makes the new global model of the average. If the old model was ruined, or if
-    #    all updates are invalid, the training returns to the last good model instead.
+    # 4. If the model was ruined, or if all updates are invalid, the training returns to the last
+    #    good model.
     returned = is_ruined or average.are_all_refused
     if returned:
         progress, report = return_to_good_model(training, progress, report, is_ruined=is_ruined)
-    else:
-        progress = take_server_step(training, progress, average.averaged)
     outcome = replace(outcome, report=report)
     # 5. The ledger is charged for all work and traffic.
     ledger = _charged(training, progress, order, outcome)
     # 6. The controller plans the next round, or the training ends if the limits allow none.
     rate = after_round(progress.rate, report, tried=order.rate_trial != "none")
     progress = _plan_next(training, replace(progress, ledger=ledger, rate=rate), outcome)
-    # 7. The new global model is evaluated if that is due, and always at the end.
+    # 7. Otherwise the server makes the new global model of the average.
+    if not returned:
+        progress = take_server_step(training, progress, average.averaged)
+    # 8. The new global model is evaluated if that is due, and always at the end.
     evaluation = _evaluation_if_due(training, progress)
-    # 8. No later round judges the last model, so that its evaluation does.
+    # 9. No later round judges the last model, so that its evaluation does.
     if progress.ended and evaluation is not None:
         progress, evaluation, is_ruined = judge_last_model(training, progress, evaluation)
         returned |= is_ruined

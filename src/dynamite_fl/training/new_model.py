@@ -102,7 +102,7 @@ def take_server_step(
 
     Args:
         training: The training.
-        progress: The progress with the model before the round.
+        progress: The progress after the round, with the model before it.
         averaged: The average of the round; None if there is no update, so that the model stays.
 
     Raises:
@@ -111,11 +111,11 @@ def take_server_step(
     if averaged is None:
         return progress
     trained = training.engine.size.trained
-    averaged = replace(averaged, is_last=progress.plan.rounds == 1)
+    averaged = replace(averaged, is_last=progress.ended is not None)
     weights, state = server_step(training.server, averaged, progress.server, trained)
     if not torch.isfinite(weights).all():
         raise Diverged(
-            f"in round {progress.ledger.rounds + 1} the step of the server is not finite: try a "
+            f"in round {progress.ledger.rounds} the step of the server is not finite: try a "
             "smaller server.learning_rate, or another server"
         )
     return replace(progress, weights=weights, server=state)

@@ -32,6 +32,7 @@ class RateChoice:
         trials: The number of rounds with trials so far.
         steps_since_trial: The local steps since the last trial.
         last: The learning rate of the last round; NaN before the first round.
+        largest: The largest learning rate of all rounds; 0 before the first round.
     """
 
     estimate: RateEstimate = field(default_factory=RateEstimate)
@@ -39,6 +40,7 @@ class RateChoice:
     trials: int = 0
     steps_since_trial: int = 0
     last: float = math.nan
+    largest: float = 0.0
 
 
 def rate_of_round(
@@ -93,4 +95,5 @@ def after_round(choice: RateChoice, report: RoundReport, *, tried: bool) -> Rate
         trials=choice.trials + tried,
         steps_since_trial=0 if tried else choice.steps_since_trial + report.local_steps,
         last=report.learning_rate,
+        largest=max(choice.largest, report.learning_rate),
     )

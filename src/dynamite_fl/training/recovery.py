@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from dynamite_fl.control.estimate.rate import RateEstimate
 from dynamite_fl.errors import Diverged
 from dynamite_fl.records import LearningRateWarning
 from dynamite_fl.reports import RoundReport
@@ -21,7 +22,10 @@ from dynamite_fl.training.training import Training
 _PATIENCE = 10  # rounds with a ruined model, at a learning rate that the job gives
 _MOST_RETURNS = 2  # in a row to the same model, likewise
 _MOST_RETURNS_OF_CHOSEN_RATES = 8  # likewise, as chosen rates are lowered every time
-_IDLE_ROUNDS = 10  # without a lower loss, at a learning rate that the job gives
+_IDLE_ROUNDS = 10  # without a lower loss, after which a training at such a rate has stalled
+_IDLE_ROUNDS_OF_CHOSEN_RATES = 5  # likewise
+_MOST_STALLS = 1  # after so many, a loss that stays is taken for the best there is
+_MOST_STALLS_OF_CHOSEN_RATES = 2  # likewise
 _FIRST_RISE = 0.5  # of the test loss, which a model that has learned nothing yet may have
 _SAFE_SHARE = 0.5  # of the largest stable rate, and of the rate that failed, in advice
 _FAR = 0.5  # how far a stalled model has gone if the rate is large, relative to the first model
@@ -54,15 +58,24 @@ def judge_model(
     guard, is_ruined = judge(
         progress.guard, loss, variance, progress.weights, progress.server, patience
     )
-    rate = progress.rate
-    if training.learning_rate is None:
-        return replace(progress, guard=guard), is_ruined or guard.is_idle
-    is_searched = guard.stalls > 0 and not guard.has_learned
+    rate, is_given = progress.rate, training.learning_rate is not None
+    is_searched = is_given and guard.stalls > 0 and not guard.has_learned
     if is_searched and rate.last > rate.estimate.stable:  # False for NaN, before the search
         raise _diverged(training, rate)
-    is_stalled = guard.idle_rounds >= _IDLE_ROUNDS and not guard.stalls
-    is_stalled = is_stalled and _has_gone_far(guard, progress.weights, training.engine.size.trained)
-    return replace(progress, guard=guard), is_ruined or is_stalled
+    has_stalled = _has_stalled(training, guard, progress.weights)
+    return replace(progress, guard=guard), is_ruined or has_stalled
+
+
+def _has_stalled(training: Training, guard: Guard, weights: Tensor) -> bool:
+    """Return whether something should have been learned by now.
+
+    At a rate that the job gives, a model that has not gone far may need more rounds.
+    """
+    if training.learning_rate is None:
+        is_idle = guard.idle_rounds >= _IDLE_ROUNDS_OF_CHOSEN_RATES
+        return is_idle and guard.stalls < _MOST_STALLS_OF_CHOSEN_RATES
+    is_idle = guard.idle_rounds >= _IDLE_ROUNDS and guard.stalls < _MOST_STALLS
+    return is_idle and _has_gone_far(guard, weights, training.engine.size.trained)
 
 
 def _has_gone_far(guard: Guard, weights: Tensor, trained: int) -> bool:
@@ -89,11 +102,11 @@ def return_to_good_model(
         Diverged: The training has returned to this model too often.
     """
     is_chosen = training.learning_rate is None
-    is_stalled = not is_chosen and progress.guard.idle_rounds >= _IDLE_ROUNDS
+    is_stalled = _has_stalled(training, progress.guard, progress.weights)
     report = _without_measurements(progress.rate, report, is_ruined=is_ruined)
-    if is_stalled:  # perhaps because the rate is small
+    if is_stalled and not is_chosen:  # perhaps because the rate is small
         report = replace(report, ruining_rate=None)
-    guard = after_return(progress.guard)
+    guard = after_return(progress.guard, is_stalled=is_stalled)
     most = _MOST_RETURNS_OF_CHOSEN_RATES if is_chosen else _MOST_RETURNS
     if guard.returns >= most:
         raise _diverged(training, after_round(progress.rate, report, tried=False))
@@ -153,25 +166,26 @@ def _warn_of_the_rate(training: Training, progress: Progress) -> None:
     if training.learning_rate is None:
         return
     is_idle = guard.idle_rounds >= _IDLE_ROUNDS or (guard.stalls > 0 and not guard.has_learned)
-    if rate.last > _LARGE_SHARE * rate.estimate.stable:  # known if the training has returned
+    if rate.largest > _LARGE_SHARE * rate.estimate.stable:  # known if the training has returned
         warnings.warn(
-            f"at the learning rate {rate.last:.3g} the model was ruined on the way, and the result "
-            f"may be poor: {_advice(rate)}",
+            f"at the learning rate {rate.largest:.3g} the model was ruined on the way, and the "
+            f"result may be poor: {_advice(rate.estimate, rate.largest)}",
             LearningRateWarning,
             stacklevel=3,
         )
     elif is_idle:
         warnings.warn(
             f"the loss has hardly fallen in {progress.ledger.rounds} rounds: the learning rate "
-            f"{rate.last:.3g} seems too small; leave training.learning_rate out to have it chosen",
+            f"{rate.largest:.3g} seems too small; leave training.learning_rate out to have it "
+            "chosen",
             LearningRateWarning,
             stacklevel=3,
         )
 
 
-def _advice(rate: RateChoice) -> str:
-    """Say which learning rate would do."""
-    would_do = _SAFE_SHARE * min(rate.estimate.stable, rate.last)
+def _advice(estimate: RateEstimate, failed: float) -> str:
+    """Say which learning rate would do instead of one that failed."""
+    would_do = _SAFE_SHARE * min(estimate.stable, failed)
     if not math.isfinite(would_do):
         return "leave training.learning_rate out to have it chosen"
     return (
@@ -184,4 +198,4 @@ def _diverged(training: Training, rate: RateChoice) -> Diverged:
     message = f"at the learning rate {rate.last:.3g} the model is ruined and nothing is learned"
     if training.learning_rate is None:
         return Diverged(f"{message}, though the rate was lowered: check the data and the loss")
-    return Diverged(f"{message}: {_advice(rate)}")
+    return Diverged(f"{message}: {_advice(rate.estimate, rate.last)}")

@@ -40,7 +40,7 @@ class AveragedRound:
         shares: The weight of each of them in the average; p_i = D_i / D if all clients take part.
         scales: The factor by which each movement was changed before it was averaged, c_i. None if
             none was.
-        is_last: Whether no later round is planned.
+        is_last: Whether the training ends with this round.
     """
 
     weights: Tensor

@@ -202,6 +202,22 @@ def _limit_diverging_way(gain: GainEstimate, path: PathReport, way: float) -> Ga
     return replace(gain, largest_variance=max(largest, variance))
 
 
+def after_ruin(gain: GainEstimate, way: float) -> GainEstimate:
+    """Return the estimate after the model was ruined, with half the way as the longest.
+
+    Args:
+        gain: The estimate before the ruin was noticed.
+        way: The way of the round in which it was noticed. The round before it may have ruined the
+            model, so that the shorter of both ways counts.
+
+    Example:
+        >>> after_ruin(GainEstimate(last_way=8.0), way=10.0).most_way
+        4.0
+    """
+    shorter = min(way, gain.last_way) if gain.last_way > 0 else way
+    return replace(gain, most_way=min(gain.most_way, shorter / 2))
+
+
 def expected_gain(gain: GainEstimate, way: ArrayLike) -> FloatArray:
     """Return by how much a round of this way lowers the loss.
 
