@@ -1,6 +1,7 @@
 """A run folder knows what it is of."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,21 @@ def test_a_job_file_says_the_same_as_its_run_folder(begun: RunFolder) -> None:
     assert tables["training"]["probe_every"] == 1
     assert tables["limits"]["max_local_steps"] == 100
     assert tables["devices"]["dropout"] == [0.0] * 10
+
+
+def test_a_folder_says_which_server_was_the_default(begun: RunFolder, tmp_path: Path) -> None:
+    assert begun.read_identity().default_server == "extrapolation"
+    for number, override in enumerate(["training.learning_rate=1", "server=fedexp"]):
+        other = RunFolder(tmp_path / str(number))  # here the average is the default, or none is
+        open_run(other, job(override), data={"model": "1"})
+        assert other.read_identity().default_server == ""
+
+
+def test_another_default_of_the_server_is_refused(begun: RunFolder) -> None:
+    earlier = replace(begun.read_identity(), default_server="fedexp")
+    begun.identity.write_text(earlier.to_text())
+    with pytest.raises(RunFolderError, match=r"was fedexp by default \(now extrapolation\)"):
+        open_run(begun, job(), data={"training data": "1234", "model": "1"})
+    unknown = replace(earlier, default_server="")  # of a version that did not write it down
+    begun.identity.write_text(unknown.to_text())
+    open_run(begun, job(), data={"training data": "1234", "model": "1"})

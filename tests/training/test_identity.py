@@ -7,7 +7,9 @@ import pytest
 from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl.training.identity import FORMAT, Identity, OtherFormat
 
-WHOLE = Identity({"model": "3"}, ("/home/me",), LeadingMetric("rmse", False), "job")
+WHOLE = Identity(
+    {"model": "3"}, ("/home/me",), LeadingMetric("rmse", False), "job", default_server="fedexp"
+)
 
 
 def test_what_was_written_is_read_again() -> None:

@@ -15,6 +15,7 @@ from dynamite_fl.job.training import TrainingJob, load_training_job
 from dynamite_fl.training.identity import Identity
 from dynamite_fl.training.line_checks import digest
 from dynamite_fl.training.run_folder import RunFolder
+from dynamite_fl.training.server_optimizer import server_table
 
 # Keys of the table ``training`` that do not change the result, so they may differ in a resume.
 _WITHOUT_EFFECT = ("workers", "track")
@@ -50,6 +51,7 @@ def open_run(
             leading_metric,
             job_digest(tomllib.loads(text)),
             is_real=is_real,
+            default_server=_default_server(job),
         )
         _forget_other_run(folder, identity)
         folder.begin(text, identity)
@@ -57,6 +59,7 @@ def open_run(
     folder.check_can_go_on()
     folder.check_same_devices(is_real=is_real)
     check_same_job(folder, job)
+    _check_same_server(folder, job)
     folder.check_same_data(data)
     folder.check_same_metric(leading_metric)
 
@@ -100,6 +103,22 @@ def check_same_job(folder: RunFolder, job: TrainingJob) -> None:
         raise RunFolderError(
             f"{folder.path} holds a run of another job ({'; '.join(different[:_MOST_SHOWN])}"
             f"{rest}): choose another folder"
+        )
+
+
+def _default_server(job: TrainingJob) -> str:
+    """Return the name of the server optimiser that a job leaves out; empty for the average."""
+    name = str(server_table(job.server)["name"])
+    return "" if name == "average" or "server" in job.tables else name
+
+
+def _check_same_server(folder: RunFolder, job: TrainingJob) -> None:
+    """Refuse to go on with another default of the server optimiser than the run began with."""
+    begun, now = folder.read_identity().default_server, _default_server(job)
+    if begun and begun != now:
+        raise RunFolderError(
+            f"{folder.path} was begun by a version whose server optimiser was {begun} by default "
+            f"(now {now or 'average'}): go on with that version, or begin anew in another folder"
         )
 
 

@@ -36,6 +36,8 @@ class Identity:
         format: The format of the folder's files.
         version: The version of this package that began the run.
         is_real: Whether the devices are real machines, not simulated ones.
+        default_server: The name of the server optimiser, if the job leaves it out and it is not the
+            plain average. Another version may have another default.
 
     Example:
         >>> Identity.from_text(Identity({"model": "1f"}).to_text()) == Identity({"model": "1f"})
@@ -49,6 +51,7 @@ class Identity:
     format: int = FORMAT
     version: str = version("dynamite-fl")
     is_real: bool = False
+    default_server: str = ""
 
     @property
     def run(self) -> str:
@@ -73,8 +76,9 @@ class Identity:
     def to_text(self) -> str:
         """Return the content of ``run.json``, with a check."""
         values = asdict(self)
-        if not self.is_real:
-            del values["is_real"]  # so that earlier versions can read what they could always read
+        for name in ("is_real", "default_server"):
+            if not values[name]:
+                del values[name]  # so that earlier versions can read what they could always read
         return json.dumps({**values, "check": _check(values)}) + "\n"
 
     @classmethod
@@ -98,6 +102,8 @@ class Identity:
                 raise TypeError("a folder is not text")
             if not isinstance(content.get("is_real", False), bool):
                 raise TypeError("is_real is neither true nor false")
+            if not isinstance(content.get("default_server", ""), str):
+                raise TypeError("default_server is not text")
             converted = {
                 "folders": tuple(content["folders"]),
                 "data": dict(content["data"]),
