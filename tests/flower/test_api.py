@@ -72,6 +72,17 @@ def test_the_result_has_the_trained_model(tmp_path: Path) -> None:
         assert torch.equal(weights, result.state_dict[name])
 
 
+def test_nobody_is_left_out_if_the_rate_is_chosen(tmp_path: Path) -> None:
+    """Nodes search for a rate and check it, which is no part of their local steps."""
+    limits = replace(LIMITS, rounds=8, max_local_steps=30)
+    task = digits("perceptron")
+    result = train(grid(tmp_path), task, limits, clients=CLIENTS, folder=tmp_path / "run")
+    assert all(record.absent == () for record in result.history)
+    assert len({record.learning_rate for record in result.history}) > 1
+    assert result.history.final > 0.5
+    assert not (tmp_path / "run" / "excluded.txt").exists()
+
+
 def test_a_folder_is_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     nodes = grid(tmp_path)

@@ -147,20 +147,23 @@ class _Device:
 class _TimedSteps(AutogradSteps):
     """Steps that measure the time from the first step's start to the last one's end.
 
+    Steps of trials, which come before or after the local steps of an order, do not count.
+
     Args:
         client: The client that takes the steps.
         state: The client's state before the round.
         cpu_share: The share of the time in which it computes; it sleeps in the rest of the time.
 
     Attributes:
-        seconds: The seconds from the first step's start to the last one's end.
-        computed: The number of samples in all batches.
+        seconds: The seconds from the first local step's start to the last one's end.
+        computed: The number of samples in the batches of all local steps.
     """
 
     def __init__(self, client: Client, state: ClientState, cpu_share: float) -> None:
         super().__init__(client.model, client.samples, client.optimizer, state)
         self._cpu_share = cpu_share
         self._began: float | None = None
+        self._left = 0  # local steps that are still to come
         self.seconds = 0.0
         self.computed = 0
 
@@ -168,6 +171,7 @@ class _TimedSteps(AutogradSteps):
         """Begin to count again: what came before were trial steps; see ``StepComputer``."""
         super().begin(order, clients)
         self._began, self.seconds, self.computed = None, 0.0, 0
+        self._left = order.local_steps
 
     def step(self, batches: Sequence[IntArray], *, measure: bool) -> Measured:
         """Take one local step; see ``StepComputer``."""
@@ -177,8 +181,10 @@ class _TimedSteps(AutogradSteps):
         measured = super().step(batches, measure=measure)
         if self._cpu_share < 1:
             time.sleep((time.perf_counter() - now) * (1 / self._cpu_share - 1))
-        self.seconds = time.perf_counter() - self._began
-        self.computed += sum(batch.size for batch in batches)
+        if self._left > 0:
+            self._left -= 1
+            self.seconds = time.perf_counter() - self._began
+            self.computed += sum(batch.size for batch in batches)
         return measured
 
 
