@@ -292,7 +292,8 @@ def test_a_comparison_by_hand_of_different_shapes_is_refused(
     model: Callable[[], nn.Module], targets: tuple[int, ...], name: str, changes: dict[str, Any]
 ) -> None:
     """Torch says nothing here, and the training would learn the mean of all targets."""
-    data = (torch.rand(4, 3), torch.tensor([0.1, 0.2, 0.9, 0.4]).reshape(targets))
+    inputs = torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
+    data = (inputs, torch.tensor([0.1, 0.2, 0.9, 0.4]).reshape(targets))
     task = replace(REGRESSION, model=model, train_data=data, test_data=data, metrics=[])
     with pytest.raises(InvalidInput, match=f"{name} compares each output with each target"):
         try_task(replace(task, **changes))

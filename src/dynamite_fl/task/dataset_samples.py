@@ -44,7 +44,7 @@ class DatasetSamples:
 
     def labels(self) -> NDArray[Any]:
         """Return the labels that the dataset states, or read them off its samples."""
-        known = _stated_labels(self.dataset)
+        known = stated_labels(self.dataset)
         if known is None:
             with keyed_random(random_stream(0, "labels"), torch.device("cpu")):
                 known = [_target_of(self.dataset[row]) for row in range(len(self))]
@@ -56,14 +56,14 @@ class DatasetSamples:
             ) from None
 
 
-def _stated_labels(dataset: Any) -> Any:
+def stated_labels(dataset: Any) -> Any:
     """Return the labels that a dataset states as a whole; None if it states none."""
     tensors = getattr(dataset, "tensors", None)  # torch's TensorDataset
     if isinstance(tensors, tuple) and tensors:
         return tensors[-1]
     indices, whole = getattr(dataset, "indices", None), getattr(dataset, "dataset", None)
     if indices is not None and whole is not None:  # torch's Subset
-        labels = _stated_labels(whole)
+        labels = stated_labels(whole)
         return None if labels is None else np.asarray(labels)[np.asarray(indices)]
     for name in ("targets", "labels"):  # torchvision's datasets
         values = getattr(dataset, name, None)

@@ -174,6 +174,17 @@ class Task:
         return LeadingMetric(LOSS, higher_is_better=False)
 
     @property
+    def learns_classes(self) -> bool:
+        """Whether the loss is a cross-entropy, or a metric is an accuracy."""
+        is_accuracy = any(metric.per_sample is not None for metric in self.all_metrics.values())
+        return is_accuracy or self._has_cross_entropy
+
+    @property
+    def _has_cross_entropy(self) -> bool:
+        functions = (nn.functional.cross_entropy, cross_entropy)
+        return isinstance(self.loss, nn.CrossEntropyLoss) or self.loss in functions
+
+    @property
     def owners(self) -> IntArray | None:
         """The client that each training sample comes from, (D,); None if the data does not say."""
         return self._train.owners if isinstance(self._train, JoinedSamples) else self.train_clients
@@ -245,11 +256,7 @@ class Task:
     def _default_metrics(self) -> list[str]:
         """Return ``accuracy`` if the loss is that of classes and targets are labels."""
         data = self._test if self._test is not None else self._train
-        is_cross_entropy = isinstance(self.loss, nn.CrossEntropyLoss) or self.loss in (
-            nn.functional.cross_entropy,
-            cross_entropy,
-        )
-        if data is None or not is_cross_entropy:
+        if data is None or not self._has_cross_entropy:
             return []
         targets = _first_targets(data)
         is_label = isinstance(targets, Tensor) and targets.dim() == 1

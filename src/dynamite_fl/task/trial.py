@@ -24,6 +24,7 @@ from dynamite_fl.task.metrics import Metric, binary_accuracy
 from dynamite_fl.task.mistakes import explained, shapes
 from dynamite_fl.task.task import Task, TrainingStep
 from dynamite_fl.task.trial_samples import all_batches, trial_batches
+from dynamite_fl.task.unseen_labels import warn_of_unseen_labels
 
 _NOTABLE = 0.02  # the share of constants in what is sent that is worth a warning
 _SAME = 1e-3  # the relative difference below which two losses count as the same
@@ -59,6 +60,8 @@ def try_task(task: Task, *, needs_test_data: bool = True, needs_train_data: bool
             _warn_of_constants(model, buffers)
         if needs_test_data or task.has_test_data:
             _try_evaluation(task, model, trial_batches(task.test, "test_data"))
+    if needs_train_data and needs_test_data:  # one machine of several may have some classes only
+        warn_of_unseen_labels(task)
 
 
 def _try_training(task: Task, model: nn.Module, batch: Batch) -> None:
