@@ -74,7 +74,8 @@ class Optimizer:
             raise InvalidInput(f"optimizer.keep_state is {self.keep_state!r}: use true or false")
         if isinstance(self.name, str):
             object.__setattr__(self, "name", _class_name(self.name))
-            self._check_options()
+            if self.name != "SGD" or options:  # a trial loads torch's compiler, which takes long
+                self._check_options()
         elif options or not callable(name):
             raise InvalidInput("an optimizer is a name with options, or a function without them")
 
