@@ -5,6 +5,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
+# Without compiled files every process compiles all modules and tests again.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help run test test-all test-faults lint types bench bench-flower dist docs clean
 
 help:

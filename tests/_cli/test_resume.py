@@ -13,7 +13,7 @@ from dynamite_fl.training import history_file, session
 from dynamite_fl.training.folder_lock import FolderLock
 from dynamite_fl.training.history import read_history
 from tests._cli.commands import invoke
-from tests._cli.test_run import STREAM, trained
+from tests._cli.test_run import SHORT, STREAM, trained
 from tests.processes import main, run_forked
 
 CUT_AFTER = 3  # rounds
@@ -65,7 +65,7 @@ def test_a_killed_run_resumes_to_the_files_of_an_undisturbed_one(
     tmp_path: Path, how: signal.Signals, seconds: float, more: tuple[str, ...]
 ) -> None:
     """It resumes from a checkpoint of the last round, from none, or from that of Ctrl-C."""
-    short = ("--set", "limits.rounds=6", "--set", "task.model=softmax", *more)
+    short = (*SHORT, "--set", "limits.rounds=6", *more)
     whole, cut = trained(tmp_path, *short, name="whole"), tmp_path / "cut"
     words: list[str | Path] = ["run", "--runs", tmp_path, "--name", "cut", *short]
     code = run_forked(lambda: run_until(how, seconds, *words), tmp_path / "output.txt")

@@ -18,7 +18,10 @@ from dynamite_fl.training.server_optimizer import SERVER_OPTIMIZERS, make_server
 from tests._cli.commands import dynamite, invoke
 from tests.processes import main, run_forked
 
-SHORT = ("--set", "limits.rounds=12", "--set", "task.model=softmax")
+SHORT = (
+    *("--set", "limits.rounds=12", "--set", "limits.max_local_steps=10"),
+    *("--set", "task.model=softmax"),
+)
 STREAM = ("--set", 'stream={preset="smooth-c", scale=0.01, every=3, size=10, buffer_size=60}')
 
 

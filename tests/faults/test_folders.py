@@ -21,7 +21,10 @@ from tests.faults.kills import same_files, save_each_round
 from tests.processes import HANG_SECONDS, main, run_forked
 
 pytestmark = [pytest.mark.faults, pytest.mark.filterwarnings("ignore:.*goes on after round")]
-SHORT = ("--set", "limits.rounds=4", "--set", "task.model=softmax")
+SHORT = (
+    *("--set", "limits.rounds=4", "--set", "limits.max_local_steps=5"),
+    *("--set", "task.model=softmax"),
+)
 
 
 def begin_run(runs: Path, name: str, seed: int, rounds: int | None) -> Path:

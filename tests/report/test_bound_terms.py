@@ -45,6 +45,7 @@ def test_terms_are_those_that_rounds_were_planned_by(monkeypatch: pytest.MonkeyP
             "controller.name=dynamite",
             "task.model=softmax",
             "limits.rounds=15",
+            "limits.max_local_steps=10",
             "training.learning_rate=0.05",
         ]
     )
