@@ -20,9 +20,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+from dynamite_fl.flower.engine import FlowerEngine
 from dynamite_fl.flower.keys import make_keys, read_server_keys
 from dynamite_fl.flower.superlink import SuperLink
+from dynamite_fl.flower.timeouts import Timeouts
 from dynamite_fl.job.build import build_training
 from dynamite_fl.job.training import load_training_job
 from dynamite_fl.task import losses, models

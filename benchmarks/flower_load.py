@@ -25,10 +25,11 @@ import numpy as np
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.flower.clientapp import client_app
-from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+from dynamite_fl.flower.engine import FlowerEngine
 from dynamite_fl.flower.keys import make_keys, read_node_keys, read_server_keys
 from dynamite_fl.flower.node import Node
 from dynamite_fl.flower.superlink import SuperLink
+from dynamite_fl.flower.timeouts import Timeouts
 from dynamite_fl.records import Plan
 from dynamite_fl.task.registry import make_task
 from dynamite_fl.training.engine import RoundOrder

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+from dynamite_fl.flower.engine import FlowerEngine
 from dynamite_fl.flower.keys import make_keys, read_server_keys
 from dynamite_fl.flower.superlink import SuperLink
+from dynamite_fl.flower.timeouts import Timeouts
 from tests.processes import HANG_SECONDS, wait_until
 from tests.trainings import digits
 

@@ -6,7 +6,7 @@ import pytest
 
 from dynamite_fl import Limits
 from dynamite_fl.flower.api import train
-from dynamite_fl.flower.engine import Timeouts
+from dynamite_fl.flower.timeouts import Timeouts
 from tests.flower.fleet import CLIENTS, grid, order
 from tests.flower.lies import INTRODUCTIONS, LIES, lying
 from tests.flower.test_engine import engine_of

@@ -16,7 +16,7 @@ from dynamite_fl.client.local_data.device_client import device_client
 from dynamite_fl.client.messages import Order, Reply
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.flower.clientapp import client_app
-from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+from dynamite_fl.flower.engine import FlowerEngine
 from dynamite_fl.flower.messages import (
     TRAIN,
     Introduction,
@@ -26,6 +26,7 @@ from dynamite_fl.flower.messages import (
     to_content,
 )
 from dynamite_fl.flower.superlink import SuperLink
+from dynamite_fl.flower.timeouts import Timeouts
 from dynamite_fl.stream.buffer import Storage
 from tests.flower.fleet import order
 from tests.flower.local_grid import App, LocalGrid

@@ -19,8 +19,9 @@ from dynamite_fl.client.sketch import sketch_size
 from dynamite_fl.client.step_path import StepPath
 from dynamite_fl.errors import TooFewNodes, UserCodeError
 from dynamite_fl.flower.clientapp import client_app
-from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+from dynamite_fl.flower.engine import FlowerEngine
 from dynamite_fl.flower.messages import Introduction, TrainReply, from_content, to_content
+from dynamite_fl.flower.timeouts import Timeouts
 from dynamite_fl.flower.waiting import WaitStatus
 from dynamite_fl.flower.wire import pack, unpack
 from dynamite_fl.reports import RoundReport

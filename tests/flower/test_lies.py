@@ -8,7 +8,8 @@ import torch
 
 from dynamite_fl import Limits
 from dynamite_fl.control.registry import make_controller
-from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+from dynamite_fl.flower.engine import FlowerEngine
+from dynamite_fl.flower.timeouts import Timeouts
 from dynamite_fl.training.averaging import ClippedMean
 from dynamite_fl.training.checkpoint import restore
 from dynamite_fl.training.loop import begin

@@ -16,8 +16,8 @@ from flwr.serverapp.strategy import (
 )
 
 from dynamite_fl.errors import Diverged, InvalidInput, TooFewNodes, UserCodeError
-from dynamite_fl.flower.engine import Timeouts
 from dynamite_fl.flower.strategy import WithinLimits
+from dynamite_fl.flower.timeouts import Timeouts
 from dynamite_fl.plan.feasibility import Infeasible
 from dynamite_fl.records import Limits
 from tests.flower.own_app import SAMPLES, Orders, model, own_grid

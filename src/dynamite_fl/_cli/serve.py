@@ -143,8 +143,9 @@ def train_with_nodes(
         names: The names of the nodes that were started, as far as they are known.
     """
     from dynamite_fl._cli.train import run_session
-    from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+    from dynamite_fl.flower.engine import FlowerEngine
     from dynamite_fl.flower.job_parts import build_training
+    from dynamite_fl.flower.timeouts import Timeouts
     from dynamite_fl.job.build import number_of_devices
 
     def show_wait(status: "WaitStatus") -> None:

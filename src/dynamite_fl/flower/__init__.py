@@ -14,9 +14,9 @@ from dynamite_fl._extras import naming_extras
 if TYPE_CHECKING:
     from dynamite_fl.flower.api import Result, local_client, train
     from dynamite_fl.flower.clientapp import client_app
-    from dynamite_fl.flower.engine import Timeouts
     from dynamite_fl.flower.step_meter import StepMeter
     from dynamite_fl.flower.strategy import WithinLimits
+    from dynamite_fl.flower.timeouts import Timeouts
 
 __all__ = [
     "Result",
@@ -31,7 +31,7 @@ __all__ = [
 _MODULES = {
     "Result": "api",
     "StepMeter": "step_meter",
-    "Timeouts": "engine",
+    "Timeouts": "timeouts",
     "WithinLimits": "strategy",
     "client_app": "clientapp",
     "local_client": "api",

@@ -7,11 +7,10 @@ from torch import Tensor
 from dynamite_fl.client.messages import Order, Reply
 from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.client.rate_trial import most_trial_gradients
+from dynamite_fl.flower.message_checks import check_path, checked_reply
 from dynamite_fl.flower.messages import (
     TrainOrder,
     TrainReply,
-    check_path,
-    checked_reply,
     from_content,
 )
 from dynamite_fl.flower.messenger import Response

@@ -15,9 +15,10 @@ from dynamite_fl.client.private_update import NodePrivacy
 from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.errors import InvalidInput
-from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+from dynamite_fl.flower.engine import FlowerEngine
 from dynamite_fl.flower.job_parts import averaging_of_nodes, refuse_pilot
 from dynamite_fl.flower.messenger import Grid
+from dynamite_fl.flower.timeouts import Timeouts
 from dynamite_fl.job.build import (
     build_controller,
     build_privacy,

@@ -20,9 +20,10 @@ from dynamite_fl.control.estimate.speed import fill_with_median
 from dynamite_fl.errors import InvalidInput, TooFewNodes, UserCodeError
 from dynamite_fl.flower.app_nodes import AppNodes, least_nodes, setting_of
 from dynamite_fl.flower.app_replies import Answer, Asked, app_report, read_answer
-from dynamite_fl.flower.engine import Timeouts
+from dynamite_fl.flower.failed_rounds import MOST_FAILED_ROUNDS, FailedRounds
 from dynamite_fl.flower.messenger import Grid, Messenger, Request, Response
 from dynamite_fl.flower.step_meter import BATCH_SIZE, LEARNING_RATE, LOCAL_STEPS
+from dynamite_fl.flower.timeouts import Timeouts
 from dynamite_fl.flower.wire import Malformed
 from dynamite_fl.records import Fleet
 from dynamite_fl.training.engine import Evaluation, ModelSize, RoundOrder, RoundOutcome
@@ -31,7 +32,6 @@ _log = logging.getLogger(__name__)
 _TRIAL_STEPS, _TRIAL_BATCH = 2, 32
 _GUESSED_SPEED = 1000.0  # samples per second, if only the whole time of a node is known
 _SKETCHES = 3  # in the record of a ``StepMeter``
-_MOST_FAILED_ROUNDS = 3  # in a row, in which the user's code fails on every node
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -68,7 +68,7 @@ class AppEngine:
     _timed: set[int] = field(default_factory=set, init=False)  # node ids that have replied
     _trial_samples: int = field(default=0, init=False)
     _last_round_ended: float | None = field(default=None, init=False)
-    _failed_rounds: int = field(default=0, init=False)
+    _failed_rounds: FailedRounds = field(default_factory=FailedRounds, init=False)
     _usable: list[Message] = field(default_factory=list, init=False)
     _round: int = field(default=0, init=False)
 
@@ -246,17 +246,16 @@ class AppEngine:
         """Return how long to wait for replies; as long as allowed if a node was never timed."""
         if order.round_index == 1 or not set(nodes.values()) <= self._timed:
             return self.most_seconds
-        planned = self.timeouts.round_factor * order.plan.seconds / order.plan.rounds
-        return min(max(planned, self.timeouts.min_round_seconds), self.most_seconds)
+        planned = order.plan.seconds / order.plan.rounds
+        return min(self.timeouts.round_seconds(planned), self.most_seconds)
 
     def _note_failures(self, responses: Sequence[Response], asked: int) -> None:
         """End a training in which the user's code fails on every node, round after round."""
         errors = [response.error for response in responses if response.error is not None]
         has_failed = bool(errors) and len(errors) == asked
-        self._failed_rounds = self._failed_rounds + 1 if has_failed else 0
-        if self._failed_rounds == _MOST_FAILED_ROUNDS:
+        if self._failed_rounds.are_too_many(has_failed=has_failed):
             raise UserCodeError(
-                f"the train function failed on every node in {_MOST_FAILED_ROUNDS} rounds in a "
+                f"the train function failed on every node in {MOST_FAILED_ROUNDS} rounds in a "
                 f"row: {errors[0]}"
             )
 

@@ -20,13 +20,12 @@ from dynamite_fl.client.local_data.store import SampleStore
 from dynamite_fl.client.local_steps import AutogradSteps, Measured
 from dynamite_fl.client.messages import ClientState, Order
 from dynamite_fl.client.model_outline import outline_of
+from dynamite_fl.flower.message_checks import check_order, check_private_order
 from dynamite_fl.flower.messages import (
     Introduction,
     Notice,
     TrainOrder,
     Work,
-    check_order,
-    check_private_order,
     from_content,
     to_content,
     train_reply,

@@ -22,12 +22,14 @@ from dynamite_fl.errors import InvalidInput, TooFewNodes, UserCodeError
 from dynamite_fl.flower.answer_reader import KnownNode, Reader
 from dynamite_fl.flower.answers import judge
 from dynamite_fl.flower.conduct import FILE_NAME, Conduct
+from dynamite_fl.flower.failed_rounds import MOST_FAILED_ROUNDS, FailedRounds
 from dynamite_fl.flower.messages import TRAIN, TrainOrder, to_content
 from dynamite_fl.flower.messenger import Grid, Messenger, Request, Response
 from dynamite_fl.flower.plain_text import plain
 from dynamite_fl.flower.plausible import Implausible, believed_speeds
 from dynamite_fl.flower.roster import Roster
 from dynamite_fl.flower.round_outcome import Answer, round_outcome
+from dynamite_fl.flower.timeouts import Timeouts
 from dynamite_fl.flower.waiting import WaitStatus, wait_for_nodes, wait_status
 from dynamite_fl.flower.wire import Malformed
 from dynamite_fl.records import Fleet
@@ -36,23 +38,6 @@ from dynamite_fl.training.engine import Evaluation, ModelSize, RoundOrder, Round
 from dynamite_fl.training.evaluate import evaluate
 
 _log = logging.getLogger(__name__)
-_MOST_FAILED_ROUNDS = 3  # in a row, in which the user's code fails on every node
-
-
-@dataclass(frozen=True)
-class Timeouts:
-    """How long the server waits for nodes.
-
-    Attributes:
-        round_factor: The longest duration of a round, as a multiple of its planned seconds. Nodes
-            that have not replied by then are absent in this round.
-        min_round_seconds: The least time that nodes have for a round, whatever was planned.
-        join_seconds: The longest wait for nodes to connect while too few of them are connected.
-    """
-
-    round_factor: float = 3.0
-    min_round_seconds: float = 10.0
-    join_seconds: float = 60.0
 
 
 @dataclass(eq=False)
@@ -99,7 +84,7 @@ class FlowerEngine:
     is_private: bool = False
     states: dict[int, ClientState] = field(default_factory=dict, init=False)
     _last_round_ended: float | None = field(default=None, init=False, repr=False)
-    _failed_rounds: int = field(default=0, init=False, repr=False)
+    _failed_rounds: FailedRounds = field(default_factory=FailedRounds, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.compute.local_buffers:
@@ -191,7 +176,8 @@ class FlowerEngine:
         began = time.monotonic() if self._last_round_ended is None else self._last_round_ended
         ends = began + order.seconds_left
         node_ids = self._node_ids(order, ends)
-        timeout = max(min(self._round_timeout(order), ends - time.monotonic()), 0.0)
+        planned = order.plan.seconds / order.plan.rounds
+        timeout = min(self.timeouts.round_seconds(planned), ends - time.monotonic())
         sent = {client: self._order(order, client) for client in node_ids}
         requests = [
             Request(node_ids[client], to_content(message)) for client, message in sent.items()
@@ -200,7 +186,7 @@ class FlowerEngine:
             requests,
             TRAIN,
             str(order.round_index),
-            timeout,
+            max(timeout, 0.0),
             partial(self._show_replies, order.round_index, node_ids),
         )
         answers = self._answers(
@@ -264,11 +250,6 @@ class FlowerEngine:
             f"{refused}Start the missing nodes or look at their logs, then start the training again"
         )
 
-    def _round_timeout(self, order: RoundOrder) -> float:
-        """Return the seconds after which nodes that have not replied are absent."""
-        planned = order.plan.seconds / order.plan.rounds
-        return max(self.timeouts.round_factor * planned, self.timeouts.min_round_seconds)
-
     def _order(self, order: RoundOrder, client: int) -> TrainOrder:
         """Return the message that orders a round from one client."""
         (position,) = np.flatnonzero(order.cohort == client)
@@ -325,11 +306,10 @@ class FlowerEngine:
         errors = [response.error or "" for response in responses if response is not None]
         failures = [error for error in errors if UserCodeError.__name__ in error]
         has_failed = bool(failures) and len(failures) == len(responses)
-        self._failed_rounds = self._failed_rounds + 1 if has_failed else 0
-        if self._failed_rounds == _MOST_FAILED_ROUNDS:
+        if self._failed_rounds.are_too_many(has_failed=has_failed):
             reason = failures[0].partition(f"{UserCodeError.__name__}: ")[2]
             raise UserCodeError(
-                f"your code failed on every node in {_MOST_FAILED_ROUNDS} rounds in a row, in "
+                f"your code failed on every node in {MOST_FAILED_ROUNDS} rounds in a row, in "
                 f"round {order.round_index} with: {reason}"
             )
 

@@ -11,8 +11,9 @@ from dynamite_fl.client.local_data.device_client import device_client
 from dynamite_fl.client.partitioned import PartitionedClients
 from dynamite_fl.client.private_update import NodePrivacy
 from dynamite_fl.errors import JobError
-from dynamite_fl.flower.engine import FlowerEngine, Timeouts
+from dynamite_fl.flower.engine import FlowerEngine
 from dynamite_fl.flower.superlink import SuperLink
+from dynamite_fl.flower.timeouts import Timeouts
 from dynamite_fl.flower.waiting import WaitStatus
 from dynamite_fl.job.build import (
     build_controller,

@@ -16,12 +16,12 @@ from flwr.app import RecordDict
 
 from dynamite_fl.client.model_outline import ModelOutline
 from dynamite_fl.flower.conduct import Conduct
+from dynamite_fl.flower.message_checks import check_introduction
 from dynamite_fl.flower.messages import (
     INTRODUCE,
     NOTICE,
     Introduction,
     Notice,
-    check_introduction,
     from_content,
     to_content,
 )

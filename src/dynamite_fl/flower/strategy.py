@@ -17,7 +17,7 @@ from dynamite_fl.control.registry import make_controller
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.flower.app_engine import AppEngine, EvaluateFunction
 from dynamite_fl.flower.app_nodes import least_nodes, setting_of
-from dynamite_fl.flower.engine import Timeouts
+from dynamite_fl.flower.timeouts import Timeouts
 from dynamite_fl.job.training import DEFAULT_CONTROLLER
 from dynamite_fl.records import Limits
 from dynamite_fl.training.cohort import Selection
