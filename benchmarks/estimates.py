@@ -4,9 +4,9 @@
 
 It trains the paper's CNN on CIFAR-10 with the paper's rule, in the setting of the paper's figure
 with 20 clients. The paper does not say which of Wang's cases its data is; the experiments use case
-2, and ``--case`` another one. After every round it plans again with one of the estimates replaced, and
-prints the local steps that the rule would choose. With ``--out``, each line is also appended to a
-file, so that a long run shows what it has found.
+2, and ``--case`` another one. After every round it plans again with one of the estimates replaced,
+and prints the local steps that the rule would choose. With ``--out``, each line is also appended to
+a file, so that a long run shows what it has found.
 """
 
 import argparse

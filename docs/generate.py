@@ -18,6 +18,7 @@ from dynamite_fl._cli import errors as exits
 from dynamite_fl._cli.main import app
 from dynamite_fl.control.registry import CONTROLLERS
 from dynamite_fl.job import training as training_job
+from dynamite_fl.job.settings import Settings
 from dynamite_fl.simulation.fleets import FLEETS
 from dynamite_fl.task.datasets.load import NAMES as DATASETS
 from dynamite_fl.task.registry import MODELS
@@ -88,7 +89,7 @@ def job_page() -> str:
         "## `[limits]`\n",
         settings_table(fl.Limits),
         "## `[training]`\n",
-        settings_table(training_job.Settings),
+        settings_table(Settings),
         "## `devices`\n",
         f"The name of a fleet ({_names(FLEETS)}), the name of a CSV file with these columns, or a table of them. "
         f"{_LISTS} For real machines, `{{ clients = 5 }}` is enough, because speeds are measured. In a "

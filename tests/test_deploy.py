@@ -9,7 +9,7 @@ from dynamite_fl.client.client import Client
 from dynamite_fl.flower.clientapp import client_app
 from dynamite_fl.flower.engine import FlowerEngine
 from dynamite_fl.flower.job_parts import build_client
-from dynamite_fl.job.build import build_task, number_of_devices
+from dynamite_fl.job.build_data import build_task, number_of_devices
 from dynamite_fl.job.training import TrainingJob, load_training_job
 from dynamite_fl.reports import RoundReport
 from tests.documents import DOCS, blocks

@@ -21,11 +21,11 @@ from dynamite_fl.job.controller import controller_table
 from dynamite_fl.job.devices import devices_table
 from dynamite_fl.job.from_python import as_devices, as_task, check_learning_rate, describe_job
 from dynamite_fl.job.runs import load_run, open_run
+from dynamite_fl.job.settings import Settings
 from dynamite_fl.job.training import (
     DEFAULT_CONTROLLER,
     DEFAULT_DEVICES,
     DEFAULT_OPTIMIZER,
-    Settings,
     TrainingJob,
 )
 from dynamite_fl.partitions import PartitionRecipe

@@ -23,6 +23,12 @@ from dynamite_fl._validate import check_keys, check_name, check_number, check_wh
 from dynamite_fl.errors import InvalidInput, JobError
 from dynamite_fl.records import IntArray
 from dynamite_fl.task.partition import Partition
+from dynamite_fl.task.partition_checks import (
+    check_enough,
+    checked_list,
+    checked_rows,
+    class_labels,
+)
 from dynamite_fl.task.splitting import (
     fill_empty_clients,
     half_by_label,
@@ -113,8 +119,8 @@ class dirichlet(PartitionRecipe):
         self, targets: Targets, clients: int, seed: int = 0, owners: IntArray | None = None
     ) -> Partition:
         """Split the training samples; see ``PartitionRecipe.split``."""
-        labels = _class_labels(targets, "partition dirichlet")
-        _check_enough(labels.size, clients)
+        labels = class_labels(targets, "partition dirichlet")
+        check_enough(labels.size, clients)
         random = np.random.default_rng(seed)
         owner = np.empty(labels.size, dtype=np.int64)
         for label in np.unique(labels):
@@ -162,14 +168,14 @@ class wang(PartitionRecipe):
         self, targets: Targets, clients: int, seed: int = 0, owners: IntArray | None = None
     ) -> Partition:
         """Split the training samples; see ``PartitionRecipe.split``. Nothing is drawn."""
-        _check_enough(len(targets), min(clients, 1) if self.case == 3 else clients)
+        check_enough(len(targets), min(clients, 1) if self.case == 3 else clients)
         position = np.arange(len(targets))
         if self.case == 3:
             sizes = np.full(clients, len(targets))
             return Partition(position, first=np.zeros(clients, dtype=np.int64), sizes=sizes)
         if self.case == 1:
             return Partition.from_owners(position % clients, clients)
-        labels = _class_labels(targets, f"partition wang with case {self.case}")
+        labels = class_labels(targets, f"partition wang with case {self.case}")
         label = labels - labels.min()
         count = int(label.max()) + 1
         owner = label % clients if self.case == 2 else half_by_label(label, count, clients)
@@ -202,10 +208,10 @@ class shards(PartitionRecipe):
         self, targets: Targets, clients: int, seed: int = 0, owners: IntArray | None = None
     ) -> Partition:
         """Split the training samples; see ``PartitionRecipe.split``."""
-        labels = _class_labels(targets, "partition shards")
+        labels = class_labels(targets, "partition shards")
         count = clients * self.per_client
-        _check_enough(labels.size, clients)
-        _check_enough(labels.size, count, "shards")
+        check_enough(labels.size, clients)
+        check_enough(labels.size, count, "shards")
         cuts = np.arange(count + 1) * labels.size // count
         dealt_to = np.random.default_rng(seed).permutation(count) % clients
         owner = np.empty(labels.size, dtype=np.int64)
@@ -241,7 +247,7 @@ class unequal(PartitionRecipe):
         self, targets: Targets, clients: int, seed: int = 0, owners: IntArray | None = None
     ) -> Partition:
         """Split the training samples; see ``PartitionRecipe.split``."""
-        _check_enough(len(targets), clients)
+        check_enough(len(targets), clients)
         random = np.random.default_rng(seed)
         logarithms = self.spread * random.standard_normal(clients)
         weights = np.exp(logarithms - logarithms.max())
@@ -295,8 +301,8 @@ class fixed(PartitionRecipe):
     def __post_init__(self) -> None:
         field = "partition.indices_per_client"
         rows = tuple(
-            _checked_rows(f"{field}[{client}]", indices)
-            for client, indices in enumerate(_checked_list(field, self.indices_per_client))
+            checked_rows(f"{field}[{client}]", indices)
+            for client, indices in enumerate(checked_list(field, self.indices_per_client))
         )
         object.__setattr__(self, "indices_per_client", rows)
 
@@ -355,41 +361,3 @@ def partition_from_table(table: object) -> PartitionRecipe:
     del settings["kind"]
     recipe: PartitionRecipe = _RECIPES[kind](**settings)
     return recipe
-
-
-def _class_labels(targets: Targets, recipe: str) -> IntArray:
-    """Return targets as labels; refuse targets that are not one whole number for each sample."""
-    if targets.ndim != 1 or targets.dtype.kind not in "iub":
-        raise InvalidInput(
-            f"{recipe} splits by class and needs one whole-number label for each sample, but the "
-            f"targets are {targets.dtype} of shape {targets.shape}: use the partition unequal, "
-            "wang with case 1 or 3, by_owner or fixed"
-        )
-    return targets.astype(np.int64)
-
-
-def _check_enough(samples: int, needed: int, what: str = "clients") -> None:
-    if needed < 1:
-        raise InvalidInput(f"the number of {what} is {needed}: it must be 1 or more")
-    if samples < needed:
-        raise InvalidInput(
-            f"{samples} samples are not enough for {needed} {what}, as each needs at least one: "
-            "only the partitions wang with case 3 and fixed let clients share samples"
-        )
-
-
-def _checked_list(field: str, values: object) -> Sequence[Any]:
-    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
-        raise InvalidInput(f"{field} must be a list of lists, one for each client")
-    return values  # type: ignore[return-value]
-
-
-def _checked_rows(field: str, indices: object) -> tuple[int, ...]:
-    """Return row numbers as a tuple; refuse an empty list and what is not a row number."""
-    try:
-        rows = np.asarray(indices)
-    except ValueError:  # lists of unequal lengths inside
-        rows = np.empty(0)
-    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not rows.size or rows.min() < 0:
-        raise InvalidInput(f"{field} must be a list of at least one whole number, 0 or more")
-    return tuple(rows.tolist())

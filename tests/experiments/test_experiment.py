@@ -19,7 +19,8 @@ from dynamite_fl.experiments.experiment import (
     merged,
 )
 from dynamite_fl.experiments.measures import COLUMNS, MEASURES
-from dynamite_fl.job.build import build_controller, build_stream, number_of_devices
+from dynamite_fl.job.build import build_controller
+from dynamite_fl.job.build_data import build_stream, number_of_devices
 from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.partitions import partition_from_table
 

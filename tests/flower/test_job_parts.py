@@ -10,7 +10,7 @@ from dynamite_fl.errors import JobError
 from dynamite_fl.flower.fleet_rules import MOST_REPLY_BYTES, FleetRules
 from dynamite_fl.flower.job_parts import build_client, build_training
 from dynamite_fl.flower.timeouts import Timeouts
-from dynamite_fl.job.build import number_of_devices
+from dynamite_fl.job.build_data import number_of_devices
 from dynamite_fl.job.training import load_training_job
 from dynamite_fl.training.averaging import ClippedMean
 from dynamite_fl.training.rate_schedule import RateSchedule

@@ -13,7 +13,7 @@ from dynamite_fl.flower.job_parts import build_training
 from dynamite_fl.flower.join import NodeOptions, join
 from dynamite_fl.flower.superlink import SuperLink
 from dynamite_fl.flower.timeouts import Timeouts
-from dynamite_fl.job.build import build_task
+from dynamite_fl.job.build_data import build_task
 from dynamite_fl.job.read import to_toml
 from dynamite_fl.job.runs import open_run
 from dynamite_fl.job.training import load_training_job

@@ -8,7 +8,7 @@ import pytest
 
 import dynamite_fl as fl
 from dynamite_fl.flower.job_parts import build_client
-from dynamite_fl.job.build import build_task
+from dynamite_fl.job.build_data import build_task
 from dynamite_fl.job.runs import load_job_file
 from dynamite_fl.training.run_folder import RunFolder
 from tests._cli.commands import invoke

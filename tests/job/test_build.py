@@ -19,13 +19,15 @@ from dynamite_fl.job.build import (
     Given,
     build_controller,
     build_optimizer,
+    build_training,
+    compute_of,
+    schedule_of,
+)
+from dynamite_fl.job.build_data import (
     build_partition,
     build_stream,
     build_task,
-    build_training,
-    compute_of,
     number_of_devices,
-    schedule_of,
     split_data,
 )
 from dynamite_fl.job.training import TrainingJob, load_training_job

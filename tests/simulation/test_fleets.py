@@ -7,7 +7,7 @@ import pytest
 
 from dynamite_fl.experiments import NAMES
 from dynamite_fl.experiments.experiment import load_experiment
-from dynamite_fl.job.build import number_of_devices
+from dynamite_fl.job.build_data import number_of_devices
 from dynamite_fl.job.devices import build_devices
 from dynamite_fl.job.planning import load_planning_job
 from dynamite_fl.job.training import TrainingJob

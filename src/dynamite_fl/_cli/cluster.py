@@ -67,7 +67,7 @@ def cluster(
         with sigterm_as_interrupt(), open_view(folder, as_json) as view:
             from dynamite_fl.flower.cluster import node_names, started_nodes
             from dynamite_fl.flower.serve import open_job, open_superlink
-            from dynamite_fl.job.build import number_of_devices
+            from dynamite_fl.job.build_data import number_of_devices
             from dynamite_fl.job.runs import opened_run
             from dynamite_fl.task.fingerprint import fingerprint
 

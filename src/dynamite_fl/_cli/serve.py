@@ -101,13 +101,8 @@ def prepare_task(job: "TrainingJob", data_dir: Path | None, view: "RunView") -> 
     Every mistake in the job shows here, before the run folder is made and nodes are waited for.
     """
     from dynamite_fl.flower.job_parts import refuse_pilot
-    from dynamite_fl.job.build import (
-        build_controller,
-        build_task,
-        check_cohort,
-        check_test_data,
-        number_of_devices,
-    )
+    from dynamite_fl.job.build import build_controller, check_cohort
+    from dynamite_fl.job.build_data import build_task, check_test_data, number_of_devices
     from dynamite_fl.task.trial import try_task
 
     view.say("Loading the model and the test data")
@@ -146,7 +141,7 @@ def train_with_nodes(
     from dynamite_fl.flower.engine import FlowerEngine
     from dynamite_fl.flower.job_parts import build_training
     from dynamite_fl.flower.timeouts import Timeouts
-    from dynamite_fl.job.build import number_of_devices
+    from dynamite_fl.job.build_data import number_of_devices
 
     def show_wait(status: "WaitStatus") -> None:
         view.wait(str(status), urgent=status.round_index is None)

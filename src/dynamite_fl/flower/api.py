@@ -23,16 +23,16 @@ from dynamite_fl.job.build import (
     build_controller,
     build_privacy,
     check_cohort,
-    check_test_data,
     schedule_of,
     warn_of_optimizer,
 )
+from dynamite_fl.job.build_data import check_test_data
 from dynamite_fl.job.from_python import as_task, describe_job
 from dynamite_fl.job.runs import opened_run
+from dynamite_fl.job.settings import Settings
 from dynamite_fl.job.training import (
     DEFAULT_CONTROLLER,
     DEFAULT_OPTIMIZER,
-    Settings,
 )
 from dynamite_fl.records import Limits
 from dynamite_fl.stream.buffer import Storage

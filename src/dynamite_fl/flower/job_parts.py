@@ -18,15 +18,17 @@ from dynamite_fl.flower.waiting import WaitStatus
 from dynamite_fl.job.build import (
     build_controller,
     build_optimizer,
-    build_partition,
     build_privacy,
+    compute_of,
+    schedule_of,
+    warn_of_optimizer,
+)
+from dynamite_fl.job.build_data import (
+    build_partition,
     build_stream,
     build_streams,
     build_task,
-    compute_of,
     number_of_devices,
-    schedule_of,
-    warn_of_optimizer,
 )
 from dynamite_fl.job.training import TrainingJob
 from dynamite_fl.task.task import Task

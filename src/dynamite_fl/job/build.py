@@ -1,8 +1,8 @@
 """Make the objects that a training job describes.
 
 ``build_training`` makes all of them, for simulated devices. The other functions make one object
-each: on real devices, a node needs only the task and its data, and the server only the task and the
-controller.
+each: on real devices, the server needs only the task and the controller. ``build_data.py`` makes
+the task and its data, which is all that a node needs.
 """
 
 import warnings
@@ -12,25 +12,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dynamite_fl._load import load_object
-from dynamite_fl._validate import check_keys
 from dynamite_fl.client.flat_model import Compute
 from dynamite_fl.client.optimizer import MADE_IN_PYTHON, Optimizer
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.control.registry import make_controller
 from dynamite_fl.errors import InvalidInput, JobError, RunFolderError
-from dynamite_fl.job.devices import build_devices, count_devices
-from dynamite_fl.job.training import DEFAULT_PARTITION, TrainingJob
-from dynamite_fl.partitions import PartitionRecipe, by_owner, partition_from_table
+from dynamite_fl.job.build_data import (
+    build_streams,
+    build_task,
+    check_test_data,
+    number_of_devices,
+    split_data,
+)
+from dynamite_fl.job.devices import build_devices
+from dynamite_fl.job.training import TrainingJob
+from dynamite_fl.partitions import PartitionRecipe, partition_from_table
 from dynamite_fl.records import OptimizerWarning
 from dynamite_fl.simulation.engine import SimulatedEngine
-from dynamite_fl.stream.stream import Stream
-from dynamite_fl.stream.streams import Streams
-from dynamite_fl.task.partition import Partition
-from dynamite_fl.task.registry import load_task, make_task
-from dynamite_fl.task.samples import JoinedSamples, Samples
 from dynamite_fl.task.task import Task
 from dynamite_fl.task.trial import try_task
 from dynamite_fl.training.averaging import Mean
@@ -181,22 +180,6 @@ def warn_of_optimizer(controller: Controller[Any], optimizer: Optimizer) -> None
         )
 
 
-def build_task(job: TrainingJob, data_dir: Path | None = None) -> Task:
-    """Make the job's task, from the names of a model and a dataset or by the user's function."""
-    table, settings = job.tables["task"], job.settings
-    if "use" in table:
-        arguments = {key: value for key, value in table.items() if key != "use"}
-        return load_task(table["use"], job.folders, arguments)
-    if "made_in_python" in table:
-        raise RunFolderError(
-            f"the task {table['made_in_python']!r} was made in Python: go on with "
-            "dynamite_fl.resume(folder, task=...), or with dynamite resume --task module:function"
-        )
-    check_keys("task", table, ["model", "dataset"], ["model", "dataset"])
-    clients = number_of_devices(job)
-    return make_task(table["model"], table["dataset"], data_dir, settings.seed, clients=clients)
-
-
 def build_optimizer(job: TrainingJob) -> Optimizer:
     """Make the optimiser of local steps: one of torch's by name, or by the user's function."""
     table = dict(job.tables["optimizer"])
@@ -216,80 +199,10 @@ def compute_of(job: TrainingJob) -> Compute:
     return Compute(settings.device, settings.precision, settings.buffers == "local")
 
 
-def number_of_devices(job: TrainingJob) -> int:
-    """Return how many devices the job has."""
-    return count_devices(job.tables["devices"], job.settings.seed)
-
-
-def build_partition(job: TrainingJob, task: Task, clients: int) -> Partition:
-    """Split the task's data among clients as the job says."""
-    recipe = partition_from_table(job.tables["partition"])
-    return split_data(task, recipe, clients, job.settings.seed)
-
-
-def split_data(task: Task, recipe: PartitionRecipe, clients: int, seed: int) -> Partition:
-    """Split the task's data among clients.
-
-    Labels are read only if the recipe uses them, because that may mean to load all samples. Data
-    that is a list with one dataset for each client is split already.
-    """
-    if task.has_own_data:
-        if recipe not in (partition_from_table(DEFAULT_PARTITION), by_owner()):
-            raise JobError(
-                "the training data is a list with one dataset for each client: leave the partition "
-                "out"
-            )
-        _check_one_each(task.train, clients)
-        recipe = by_owner()
-    labels = task.train_labels() if recipe.uses_labels else np.zeros(len(task.train), np.int64)
-    return recipe.split(labels, clients, seed, owners=task.owners)
-
-
 def check_cohort(cohort: int | None, devices: int) -> None:
     """Refuse a cohort that is larger than the fleet."""
     if cohort is not None and cohort > devices:
         raise JobError(f"training.cohort is {cohort}, but there are {devices} devices: use fewer")
-
-
-def check_test_data(task: Task, clients: int) -> None:
-    """Refuse test data of another number of clients, whose metrics would get wrong names."""
-    if task.has_test_data and isinstance(task.test, JoinedSamples):
-        parts = len(task.test.parts)
-        if parts != clients:
-            raise JobError(
-                f"Task.test_data is a list of {parts}, but there are {clients} devices: give one "
-                "entry for each device, or test data that is not a list"
-            )
-
-
-def _check_one_each(samples: Samples, clients: int) -> None:
-    """Refuse a list of datasets that has not one for each client."""
-    if isinstance(samples, JoinedSamples) and len(samples.parts) != clients:
-        raise JobError(
-            f"the training data is a list of {len(samples.parts)} datasets, but there are "
-            f"{clients} devices: give one dataset for each device"
-        )
-
-
-def build_stream(job: TrainingJob) -> Stream | None:
-    """Return the job's table ``stream`` as an object; None if the job has no such table."""
-    table = job.tables.get("stream")
-    if table is None:
-        return None
-    return Stream.from_table(table, dataset=job.tables["task"].get("dataset", ""))
-
-
-def build_streams(job: TrainingJob, task: Task, partition: Partition) -> Streams | None:
-    """Make the streams of all clients; None if clients have all their samples from the start."""
-    stream = build_stream(job)
-    if stream is None:
-        return None
-    return stream.build(
-        pool=partition.indices,
-        labels=task.train_labels() if stream.uses_labels else np.zeros(0, np.int64),
-        rounds=job.limits.rounds,
-        seed=job.settings.seed,
-    )
 
 
 def build_controller(job: TrainingJob, run_pilot: Pilot) -> Controller[Any]:

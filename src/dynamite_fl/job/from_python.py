@@ -9,9 +9,9 @@ from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.control.controller import Controller
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.job.controller import controller_table
+from dynamite_fl.job.settings import Settings
 from dynamite_fl.job.training import (
     DEFAULT_OPTIMIZER,
-    Settings,
     TrainingJob,
     resolve_tables,
 )
