@@ -1,8 +1,9 @@
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -55,6 +56,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return nodeid
 
     return Groups(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """Let files be written without waiting for the disk, which matters only if power fails."""
+    with patch.object(os, "fsync", lambda _: None):
+        yield
 
 
 @pytest.fixture

@@ -23,6 +23,34 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
+def test_the_disk_has_the_content_before_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a power failure could leave an empty file in place of the old one."""
+    path, on_disk = tmp_path / "table.csv", list[tuple[bytes, str]]()
+    path.write_text("old")
+
+    def fsync(descriptor: int) -> None:
+        (temporary,) = set(tmp_path.iterdir()) - {path}
+        assert os.path.samestat(os.fstat(descriptor), temporary.stat())
+        on_disk.append((temporary.read_bytes(), path.read_text()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_atomically(path, "new")
+    assert on_disk == [(b"new", "old")]
+    assert path.read_text() == "new"
+
+
+def test_a_line_is_on_the_disk_when_it_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, on_disk = tmp_path / "lines.txt", list[str]()
+    monkeypatch.setattr(os, "fsync", lambda _: on_disk.append(path.read_text()))
+    append_line(path, "one\n")
+    append_line(path, "two\n")
+    assert on_disk == ["one\n", "one\ntwo\n"]
+
+
 def test_links_permissions_and_long_names(tmp_path: Path) -> None:
     path, link = tmp_path / ("x" * 250), tmp_path / "link"
     path.write_text("old")
