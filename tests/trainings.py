@@ -13,27 +13,12 @@ from dynamite_fl.stream.streams import Streams
 from dynamite_fl.task.partition import Partition
 from dynamite_fl.task.registry import make_task
 from dynamite_fl.task.task import Task
+from dynamite_fl.testing._training import DEVICES, LIMITS
 from dynamite_fl.training.cohort import Selection
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.server_optimizer import make_server
 from dynamite_fl.training.training import Schedule, Training
 
-DEVICES: dict[str, Any] = {
-    "samples_per_second": [100, 150, 300, 600, 1200],
-    "step_overhead": 0.005,
-    "latency": [0.2, 0.1, 0.1, 0.05, 0.02],
-    "bandwidth": 1e6,
-    "jitter": 0.1,
-    "comm_jitter": 0.1,
-}
-LIMITS: dict[str, Any] = {
-    "rounds": 8,
-    "deadline": 8.0,
-    "budget": 20.0,
-    "cost_per_sample": 0.002,
-    "cost_per_round": 0.5,
-    "max_local_steps": 20,
-}
 RATE = 0.05
 # Settings without which a controller cannot be made, or would not show what it does here.
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from dynamite_fl.flower.engine import FlowerEngine
 from dynamite_fl.flower.keys import make_keys, read_server_keys
@@ -42,12 +41,7 @@ class Machines:
             self.start(client)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self.running.values():
             process.kill()
             process.wait(HANG_SECONDS)

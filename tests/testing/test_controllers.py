@@ -6,26 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dynamite_fl import Fleet, LossGeometry, Plan
+from dynamite_fl import Fleet, Plan
 from dynamite_fl.control.baselines.fedavg import FedAvg
 from dynamite_fl.control.registry import CONTROLLERS, make_controller
 from dynamite_fl.records import IntArray, Limits
 from dynamite_fl.testing import CHECKS, check_controller
-
-# Settings that have no default, or with which the small trainings show more.
-SETTINGS: dict[str, dict[str, Any]] = {
-    "cooptfl": {
-        "geometry": LossGeometry(
-            learning_rate=0.05,
-            quadratic_bound=5.0,
-            smoothness=2.0,
-            pl_constant=0.1,
-            divergence=1.0,
-            loss_gap=2.3,
-        )
-    },
-    "fixed": {"local_steps": 3, "batch_size": 10},
-}
+from tests.trainings import SETTINGS
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -7,13 +7,14 @@ from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.control.registry import make_controller
 from dynamite_fl.partitions import dirichlet
 from dynamite_fl.simulation.engine import SimulatedEngine
+from dynamite_fl.testing._training import LIMITS
 from dynamite_fl.training.averaging import make_averaging
 from dynamite_fl.training.cohort import Selection
 from dynamite_fl.training.private_mechanism import Mechanism, build_mechanism
 from dynamite_fl.training.rate_schedule import RateSchedule
 from dynamite_fl.training.server_optimizer import make_server
 from dynamite_fl.training.training import Schedule, Training
-from tests.trainings import LIMITS, RATE, digits
+from tests.trainings import RATE, digits
 
 CLIENTS = 20
 DELTA = 0.01

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from dynamite_fl import Infeasible
 from dynamite_fl.errors import InvalidInput
+from dynamite_fl.testing._training import LIMITS
 from dynamite_fl.training.ledger import Ledger
 from dynamite_fl.training.loop import begin, rounds, run_round
 from dynamite_fl.training.rate_schedule import RateSchedule
 from tests.examples import examples
-from tests.trainings import LIMITS, digits, training
+from tests.trainings import digits, training
 
 
 @examples(200)

@@ -20,7 +20,7 @@ from dynamite_fl.training.training import Schedule, Training
 
 LEARNING_RATE = 0.05
 ROUNDS = 8
-_DEVICES: dict[str, Any] = {
+DEVICES: dict[str, Any] = {
     "samples_per_second": [100, 150, 300, 600, 1200],
     "step_overhead": 0.005,
     "latency": [0.2, 0.1, 0.1, 0.05, 0.02],
@@ -28,7 +28,7 @@ _DEVICES: dict[str, Any] = {
     "jitter": 0.1,
     "comm_jitter": 0.1,
 }
-_LIMITS: dict[str, Any] = {
+LIMITS: dict[str, Any] = {
     "rounds": ROUNDS,
     "deadline": 8.0,
     "budget": 20.0,
@@ -68,14 +68,14 @@ class Setting:
 def small_training(controller: Controller[Any], setting: Setting) -> Training:
     """Return a training of softmax regression on digits, on five unequal devices."""
     task, seed = _digits(), setting.seed
-    devices = Devices(**{**_DEVICES, **setting.devices})
+    devices = Devices(**{**DEVICES, **setting.devices})
     split = dirichlet(alpha=0.5).split(task.train_labels(), len(devices), seed)
     streams = None if setting.stream is None else _streams(setting.stream, task, split, seed)
     engine = SimulatedEngine(task, split, devices, seed, streams=streams)
     return Training(
         engine,
         controller,
-        Limits(**{**_LIMITS, **setting.limits}),
+        Limits(**{**LIMITS, **setting.limits}),
         Schedule(selection=Selection(setting.cohort), seed=seed),
         engine.enroll(),
         RateSchedule(LEARNING_RATE),
