@@ -1,4 +1,4 @@
-"""Files that are written as a whole: a reader, or a crash, never sees half of one.
+"""Files that are written as a whole: nobody ever finds half of one, not even after a crash.
 
 Every byte that this package writes to a run folder goes through ``write_out``.
 """
@@ -98,7 +98,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _umask() -> int:
-    """Return the permissions that new files lack; reading them means setting them for a moment."""
+    """Return the permissions that new files lack, which must be set for a moment to be read."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

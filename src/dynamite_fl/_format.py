@@ -69,7 +69,7 @@ def points(share: float) -> str:
 
 
 def is_share(metric_name: str) -> bool:
-    """Return whether a metric is a share from 0 to 1 by its name, and is shown in per cent.
+    """Return whether a metric's name says that it is a share from 0 to 1, shown in per cent.
 
     Example:
         >>> [is_share(name) for name in ("accuracy", "macro_f1", "BinaryAUROC", "rmse")]

@@ -140,7 +140,7 @@ class _BesideFinder:
 
     @contextmanager
     def first(self, folder: Path) -> Iterator[None]:
-        """Search a folder first within the context; after it, search all folders last."""
+        """Search a folder first while the context lasts, and all folders last after it."""
         self.folders = [folder, *(other for other in self.folders if other != folder)]
         others = [name for name, home in self._imported.items() if home != folder]
         stale = {name for name in others if _file(folder, name) is not None}

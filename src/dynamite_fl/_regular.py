@@ -1,4 +1,4 @@
-"""Reading files of folders that others may have prepared: never a pipe, a device or too much."""
+"""Safe reading of files that others may have prepared: no pipe, no device and no huge file."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ _MANY_BYTES = 4_000_000_000  # more than any history
 def read_regular(path: Path, most_bytes: int = _MANY_BYTES) -> bytes:
     """Return the content of a regular file.
 
-    A pipe would be waited for without end, and a device such as ``/dev/zero`` never ends.
+    Reading a pipe could wait for ever, and a device such as ``/dev/zero`` never ends.
 
     Args:
         path: The file.

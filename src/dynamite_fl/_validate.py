@@ -33,7 +33,7 @@ def check_number(
     finite: bool = True,
     largest: float = LARGEST,
 ) -> None:
-    """Refuse what is not a number, negative, too large, or, if asked, zero or infinite.
+    """Refuse a value that is no number, negative or too large, and on request zero or infinity.
 
     Example:
         >>> check_number("memory", 1.5, positive=True, largest=1)
@@ -178,7 +178,7 @@ def _broadcast(field: str, values: ArrayLike, n: int) -> FloatArray:
 
 
 def _floats(field: str, values: ArrayLike) -> FloatArray:
-    """Return numbers; text and truth values are none, although NumPy takes them for numbers."""
+    """Return values as numbers; refuse text and truth values, which NumPy would convert."""
     try:
         given = np.asarray(values)
         has_truth = isinstance(values, list | tuple) and any(isinstance(v, bool) for v in values)
@@ -228,7 +228,7 @@ def check_settings(owner: str, settings: Iterable[str], known: Collection[str]) 
 
 
 def check_folder_name(field: str, name: str) -> None:
-    """Refuse what is not the name of a folder, but perhaps the way to another one.
+    """Refuse a text that is not the name of a folder, such as a path that leads elsewhere.
 
     Example:
         >>> check_folder_name("--name", "../x")

@@ -94,8 +94,8 @@ class PartitionRecipe(ABC):
 class dirichlet(PartitionRecipe):
     """Split each class among the clients by proportions drawn from Dirichlet(alpha).
 
-    The smaller alpha is, the fewer classes a client has. A client that would get no sample gets
-    one of a client that has the most.
+    The smaller alpha is, the fewer classes a client has. A client that would get no sample gets one
+    from a client that has the most.
 
     T.-M. H. Hsu, H. Qi, M. Brown: Measuring the Effects of Non-Identical Data Distribution for
     Federated Visual Classification. arXiv:1909.06335, 2019.

@@ -161,7 +161,7 @@ class Fleet:
 
     @property
     def least_batches(self) -> FloatArray:
-        """The smallest batch that each client may have, 1 or more and at most what it has.
+        """The smallest batch of each client: at least 1, and at most the samples that it has.
 
         Example:
             >>> Fleet(

@@ -96,7 +96,7 @@ def cluster(
 
 
 def _with_devices(count: int | None) -> list[str]:
-    """Return the change of a job that gives it so many devices; their speeds are measured."""
+    """Return the override that gives a job this number of devices, whose speeds are measured."""
     return [] if count is None else [f"devices={{clients={count}}}"]
 
 

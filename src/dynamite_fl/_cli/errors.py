@@ -55,7 +55,7 @@ def errors(as_json: bool = False, extra: str | None = None) -> Iterator[None]:
 
 
 def is_output_error(error: BaseException) -> bool:
-    """Return whether an exception says that the terminal, a pipe or a file takes no output."""
+    """Return whether an exception says that output to the terminal, a pipe or a file failed."""
     return isinstance(error, OSError) and error.filename is None and error.errno in _NO_OUTPUT
 
 
@@ -86,7 +86,7 @@ def _show_user_code(error: BaseException) -> bool:
 
 
 def _unexpected(error: BaseException, as_json: bool) -> None:
-    """End if the exception is of the user's code; else note that it is a bug of ours."""
+    """End the command if the user's code raised the exception; otherwise mark it as our bug."""
     if _show_user_code(error):
         fail("your own code failed, as shown above", FAILED, as_json)
     with_bug_note(error)

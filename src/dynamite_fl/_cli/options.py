@@ -9,6 +9,10 @@ JobFile = Annotated[
     Path | None, typer.Argument(help="A job file in TOML. Default: the embedded job.")
 ]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")]
+RunPaths = Annotated[
+    list[Path],
+    typer.Argument(metavar="RUN...", help="Run folders, or folders that hold run folders."),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(

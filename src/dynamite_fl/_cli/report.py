@@ -8,7 +8,7 @@ import typer
 
 from dynamite_fl._cli.app import app
 from dynamite_fl._cli.errors import errors
-from dynamite_fl._cli.options import Json
+from dynamite_fl._cli.options import Json, RunPaths
 
 _HELP = """
 Write an HTML report about one training, or about several side by side.
@@ -33,10 +33,7 @@ Exit codes: 0 success, 2 there is nothing to show.
 
 @app.command(help=_HELP, epilog=_EPILOG)
 def report(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Run folders, or folders that hold run folders."),
-    ],
+    folders: RunPaths,
     out: Annotated[
         Path | None,
         typer.Option(

@@ -1,13 +1,13 @@
 """The command ``dynamite watch``: a page that follows a training."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dynamite_fl._cli.app import app
 from dynamite_fl._cli.errors import errors
+from dynamite_fl._cli.options import RunPaths
 
 _HELP = """
 Serve a page that follows trainings while they go on.
@@ -32,10 +32,7 @@ Press Ctrl-C to stop. Exit codes: 0 success, 2 the address cannot be used.
 
 @app.command(help=_HELP, epilog=_EPILOG)
 def watch(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Run folders, or folders that hold run folders."),
-    ],
+    folders: RunPaths,
     host: Annotated[
         str, typer.Option(help="The address to listen on. Default: this machine only.")
     ] = "127.0.0.1",

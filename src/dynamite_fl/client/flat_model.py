@@ -126,7 +126,7 @@ class FlatModel:
         return None if self.task.least_batch == 1 else self.task.least_batch
 
     def load(self, weights: Tensor, local_buffers: Tensor | None = None) -> None:
-        """Put a vector into the module, and everything else back to how it was at first.
+        """Load a vector into the module, and reset everything else to its first state.
 
         Args:
             weights: The vector, (d,).
@@ -250,7 +250,7 @@ def _floating_buffers(module: nn.Module) -> list[BufferPlace]:
 
 
 def _tensors(places: Sequence[BufferPlace]) -> list[Tensor]:
-    """Return the buffers at these places; an empty tensor where there is none any more."""
+    """Return the buffers at these places, with an empty tensor for each that is gone."""
     buffers = [owner._buffers.get(name) for owner, name in places]
     return [torch.empty(0) if buffer is None else buffer for buffer in buffers]
 

@@ -1,4 +1,4 @@
-"""What must be the same in the models of a server and its nodes, in a few numbers.
+"""A short outline of a model, which must be the same on a server and on its nodes.
 
 Only trained weights are sent, as one vector. A node whose layers have another order, or whose
 frozen weights are others, could take part without any error, but would learn something else.

@@ -154,7 +154,7 @@ class Optimizer:
 
 
 def _check_option(name: str, value: object, default: object) -> None:
-    """Refuse a value of another type than the option's default; torch takes true for 1."""
+    """Refuse a value of another type than the option's default: torch would take true for 1."""
     if isinstance(default, bool):
         if not isinstance(value, bool):
             raise InvalidInput(f"optimizer.{name} is {value!r}: use true or false")

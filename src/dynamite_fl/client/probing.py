@@ -145,7 +145,7 @@ class Prober:
 
         Both are losses at the global model (Algorithm 3, line 17). If the round begins with the old
         batch, the loss of a new one is computed here. The losses of small batches differ by chance,
-        and measuring M_i then costs more than the round: a rise counts less there.
+        and measuring M_i costs more than their round. So a rise counts less if the batch is small.
 
         Args:
             earlier: The memory with the old batch.

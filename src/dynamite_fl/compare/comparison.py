@@ -83,7 +83,7 @@ class ComparisonRequest:
 
     @property
     def methods_to_tune(self) -> list[str]:
-        """The methods whose best rates are searched; hindsight counts from FedAvg at its best."""
+        """The methods whose best rates are searched. With ``hindsight``, FedAvg is one of them."""
         return list(dict.fromkeys([*([FEDAVG] if self.hindsight else []), *self.tune]))
 
 

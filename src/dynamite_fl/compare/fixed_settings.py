@@ -72,7 +72,7 @@ class FixedSettings:
         return Pattern(points, _DIRECTIONS, _STRIDES)
 
     def _local_steps(self, doublings: int) -> int | None:
-        """Return a power of two, or the most that are allowed in place of the next one."""
+        """Return a power of two, or the most local steps if only the next power exceeds them."""
         most = self.limits.max_local_steps
         if doublings < 0 or 2 ** (doublings - 1) >= most:
             return None
@@ -85,7 +85,8 @@ class FixedSettings:
     def _largest_batch(self, local_steps: int) -> int:
         """Return the largest batch size that both limits allow in all rounds.
 
-        If not one sample fits so many rounds, half as many are assumed, and so on.
+        If the limits do not allow one sample in so many rounds, half as many rounds are assumed,
+        and so on.
         """
         rounds = self._rounds()
         while rounds > 0:
@@ -96,7 +97,7 @@ class FixedSettings:
         return 0
 
     def _rounds(self) -> int:
-        """Return the job's rounds; by default, as many as FedAvg, or one sample each, allows."""
+        """Return the job's rounds. Default: as many as fit with FedAvg's setting, or one sample."""
         if self.limits.rounds is not None:
             return self.limits.rounds
         steps, size = FedAvg.local_steps, FedAvg.batch_size

@@ -1,8 +1,9 @@
 """The rates at which a method is tried, to find its best one in hindsight.
 
-Rates a factor of ten apart come first, beyond the last of them if that one is the best; then those
-beside the best, at a half and at a quarter of the distance. FedAdam and FedYogi have a rate at the
-server as well, which is searched with the rate of local steps, at half the distance at the finest.
+The search first tries rates that are a factor of ten apart, and goes on beyond the last of them if
+that one is the best. Then it tries rates beside the best one, at a half and at a quarter of the
+distance. FedAdam and FedYogi have a rate at the server as well, which is searched with the rate of
+local steps, at half the distance at the finest.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence

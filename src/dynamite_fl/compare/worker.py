@@ -29,7 +29,7 @@ _SECONDS_BETWEEN_REPORTS = 0.2
 
 @dataclass(frozen=True)
 class Moved:
-    """A training has used this share of its limits, and has reached this, in words."""
+    """The share of its limits that a training has used, and in words what it has reached."""
 
     share: float
     reached: str | None

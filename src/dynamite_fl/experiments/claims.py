@@ -1,9 +1,9 @@
 """Claims of the paper, and whether they hold.
 
-A claim is checked by comparisons, one for each panel, or one for each panel and rival. A
-difference counts only if it exceeds its standard error over seeds, where contenders are compared
-on the same seed. With two seeds that means that both agree. A claim holds if all comparisons hold
-that were measured with several seeds, and does not hold if one of them fails.
+A claim is checked by comparisons, one for each panel, or one for each panel and rival. A difference
+counts only if it exceeds its standard error over seeds, where contenders are compared on the same
+seed. With two seeds, both must agree. A claim holds if all comparisons hold that were measured with
+several seeds, and does not hold if one of them fails.
 """
 
 import statistics

@@ -138,7 +138,7 @@ def _forgotten(history: History) -> float | None:
 def _roughness(history: History, burst: int | None) -> float | None:
     """Return the mean rise of the loss from one round to the next, except at the burst.
 
-    A fall counts as no rise: a fast recovery is not rough.
+    A fall counts as a rise of 0, because a fast recovery is not rough.
     """
     rises = [
         max(later - earlier, 0.0)
@@ -149,7 +149,7 @@ def _roughness(history: History, burst: int | None) -> float | None:
 
 
 def _change(history: History, key: str) -> float | None:
-    """Return a column's mean in the last third of a run less that in the first.
+    """Return a column's mean in the last third of a run minus its mean in the first.
 
     The opening rounds do not count.
     """

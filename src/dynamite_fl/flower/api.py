@@ -258,7 +258,7 @@ def local_client(
 
 
 def _node_privacy(privacy: Privacy | None, expected_clients: int | None) -> NodePrivacy | None:
-    """Return what a node does to its update; None if the server protects it, or nobody does."""
+    """Return how a node protects its update; None if the server does so, or nobody."""
     if privacy is None or privacy.noise_at == "server":
         return None
     if expected_clients is None:

@@ -82,7 +82,7 @@ class AppEngine:
     def enroll(self, learning_rate: float) -> Fleet:
         """Wait for nodes, and let each of them make two steps that show how fast it is.
 
-        The steps are for nothing, but their seconds and samples are charged to the first round.
+        Their result is not used, but their seconds and samples are charged to the first round.
 
         Raises:
             TooFewNodes: Too few nodes have connected in time.
@@ -166,7 +166,7 @@ class AppEngine:
         return Evaluation(loss=numbers.pop("loss", float("nan")), metrics=numbers)
 
     def vector(self, arrays: ArrayRecord) -> Tensor:
-        """Return all numbers of a model, (d,); an empty vector if its arrays are others."""
+        """Return all numbers of a model, (d,), or none if its arrays have other names."""
         if list(arrays) != self._keys and set(arrays) != set(self._keys):
             return torch.empty(0)
         parts = [np.ravel(arrays[key].numpy()).astype(np.float32) for key in self._keys]
@@ -278,7 +278,7 @@ class AppEngine:
 
 @dataclass(frozen=True)
 class _Nodes:
-    """The part of a Grid by which a strategy chooses nodes, for the nodes that we have chosen."""
+    """A stand-in for a Grid that offers a strategy only the nodes that we have chosen."""
 
     node_ids: Sequence[int]
 

@@ -1,4 +1,4 @@
-"""Which nodes are left out because of what they said, and for how long.
+"""Which nodes are left out because of implausible replies, and for how long.
 
 The first implausible reply of a node costs it two rounds, the second four. After the third, the
 node is excluded until the operator says otherwise: its name is a line in the file ``excluded.txt``

@@ -70,7 +70,7 @@ class InProcessRuntime:
         return lambda request: handler(request, self._state, self._task)
 
     def PullMessages(self, request: PullAppMessagesRequest) -> PullAppMessagesResponse:  # noqa: N802
-        """Return the replies that have arrived completely; a Grid waits for the rest of others."""
+        """Return the replies that have arrived completely. The Grid goes on to wait for others."""
         return runtime_handlers.pull_messages(
             PullAppMessagesRequest(message_ids=self.arrived(request.message_ids)),
             self._state,
@@ -78,7 +78,7 @@ class InProcessRuntime:
         )
 
     def arrived(self, message_ids: Iterable[str]) -> list[str]:
-        """Return which messages have a reply, or will never get one, so that Flower has an error.
+        """Return the messages that have a reply, or an error of Flower because none will come.
 
         Args:
             message_ids: The ids of messages to nodes.

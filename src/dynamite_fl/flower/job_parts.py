@@ -84,7 +84,7 @@ def build_client(
 
 
 def _build_node_privacy(job: TrainingJob) -> NodePrivacy | None:
-    """Return what a node does to its update; None if the server protects it, or nobody does.
+    """Return how a node protects its update; None if the server does so, or nobody.
 
     A node whose job has the noise multiplier needs no accountant.
     """
@@ -160,7 +160,7 @@ def build_training(
 
 
 def averaging_of_nodes(job: TrainingJob) -> Averaging:
-    """Return how models of real machines are averaged, unless the job says so.
+    """Return how models of real machines are averaged: as the job says, or by a safe default.
 
     Nodes are not trusted, so the mean is clipped. With differential privacy, updates are clipped
     anyway, and a clip norm that depends on all of them would break its guarantee.

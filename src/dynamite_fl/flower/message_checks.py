@@ -180,7 +180,7 @@ def check_path(reply: Reply, trained: int, *, asked: bool) -> None:
 
 
 def _are_measurements_valid(reply: Reply) -> bool:
-    """Return whether no figure of a probe is infinite, and none is negative that cannot be."""
+    """Return whether a probe has no infinite figure, and no negative one where none can be."""
     figures = {} if reply.figures is None else vars(reply.figures)
     variance = reply.gradient_variance
     return (

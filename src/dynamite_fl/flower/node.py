@@ -159,7 +159,7 @@ class _Connection:
         self._mailbox = Mailbox(client, self._node, self._call)
 
     def send_heartbeats(self) -> None:
-        """Tell the server that this node is alive if nothing else does, until the end."""
+        """Tell the server now and then that this node is alive, while no other request does."""
         request = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=_HEARTBEAT_SECONDS)
         while not self.over.wait(_HEARTBEAT_PAUSE):
             if time.monotonic() - self._mailbox.heard_at < _HEARTBEAT_PAUSE:

@@ -3,7 +3,7 @@
 A server cannot look into a node, but it has three things to compare its figures with: what it
 measures itself, such as the time from an order to its reply; what the node said when it introduced
 itself; and what the other nodes say in the same round. A figure that contradicts the first two is
-``Implausible``. Comparisons with other nodes need three of them, because of two nodes nobody can
+``Implausible``. Comparisons with other nodes need three of them, because with two nodes nobody can
 tell which one is wrong. So one node among three or more moves a figure of a plan by no more than
 ``LARGEST_FIGURE`` times what the others say.
 
@@ -178,7 +178,7 @@ def is_absurd(figures: FloatArray) -> BoolArray:
 
 
 def believed_speeds(speeds: FloatArray) -> FloatArray:
-    """Return the speeds of introductions, none more than 1000 times the median or less than that.
+    """Return the speeds of introductions, limited to between 1/1000 and 1000 times the median.
 
     Example:
         >>> believed_speeds(np.array([100.0, 200.0, 1e9]))

@@ -37,8 +37,8 @@ _log = logging.getLogger(__name__)
 class WithinLimits(Strategy):
     """Runs another strategy within a deadline and a budget.
 
-    The nodes keep their own train function. Its message has three more numbers in the config:
-    ``local_steps``, ``batch_size``, which is another one for every node, and ``learning_rate``. The
+    The nodes keep their own train function. The config of its message has three more numbers:
+    ``local_steps``, ``learning_rate``, and ``batch_size``, which differs from node to node. The
     other strategy makes the messages and aggregates the replies, as always. Rounds go on until a
     limit is reached.
 

@@ -97,7 +97,7 @@ def build_training(
 
 
 def build_privacy(job: TrainingJob, clients: int, *, is_real: bool) -> Mechanism | None:
-    """Return what the job's table ``privacy`` comes to; None if the job has no such table.
+    """Return the mechanism of the job's table ``privacy``; None if the job has no such table.
 
     Args:
         job: The job.

@@ -3,8 +3,8 @@
 With more rounds or more local steps, fewer samples per step are affordable, so the least noise
 rises. The noise of a smaller plan is therefore a lower bound for the noise of a larger one, which
 gives a lower bound of the objective. The most promising plans are sized first, and plans that
-cannot be the best are never sized. Of 100 local steps for a million clients, usually only a handful
-are.
+cannot be the best are never sized. With a million clients and up to 100 local steps, usually only a
+handful are.
 """
 
 import heapq

@@ -15,8 +15,8 @@ from dynamite_fl.simulation.traces import transfer_seconds
 class Timing:
     """The times of a round: columns with one entry per client of the cohort, in its order.
 
-    The times of steps, computation and communication are those of a device that finishes the
-    round. For the other devices they are the times that it would have taken.
+    The times of steps, computation and communication are those of a device that finishes the round.
+    For any other device, they are the times that it would have taken.
 
     Attributes:
         present: Whether the device took part and finished.

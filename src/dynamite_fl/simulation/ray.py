@@ -222,7 +222,7 @@ def _run_client(maker: Any, message: Message, _: Context) -> Message:
 
 @lru_cache(maxsize=1)
 def _fetch_make_client(maker: Any) -> MakeClient:
-    """Fetch the function that makes clients, which has the data; once in each process."""
+    """Fetch the function that makes clients of the data. Each process fetches it once."""
     import ray
 
     make_client: MakeClient = ray.get(maker)

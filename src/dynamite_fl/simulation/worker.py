@@ -37,7 +37,7 @@ class RunClient:
 
 @dataclass(frozen=True)
 class Keep:
-    """Makes the states of these clients' last replies their states; there is no answer."""
+    """Asks to adopt the states in the last replies of these clients, without an answer."""
 
     clients: list[int]
 

@@ -98,7 +98,7 @@ class WorkerProcesses:
         return [replies[place] for place in range(len(orders))]
 
     def keep(self, clients: Iterable[int]) -> None:
-        """Make the states of these clients' last replies their states; see ``Executor``."""
+        """Adopt the states in the last replies of these clients; see ``Executor``."""
         kept = {client: self._computed_by[client] for client in clients}
         self._ask(Keep(list(kept)))
         self._awaits_answers = False

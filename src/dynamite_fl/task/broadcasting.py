@@ -1,8 +1,8 @@
 """Whether a loss or a metric compares each output with each target by mistake.
 
-Outputs (n, 1) and targets (n,) have as many numbers, but their difference is a table (n, n). The
-mean of that table is one number like any other, so training seems to work, and learns the mean of
-all targets.
+Outputs (n, 1) and targets (n,) have equally many numbers, but their difference is a table (n, n).
+The mean of that table is one number like any other, so training seems to work, and learns the mean
+of all targets.
 """
 
 import math
@@ -21,9 +21,9 @@ def compares_all_pairs(
 ) -> bool:
     """Return whether a function of outputs and targets makes a table of all pairs of them.
 
-    In a table it does not matter which target belongs to which output. So the targets are given to
-    other outputs: if this changes nothing, but changes the result when outputs and targets have
-    the same shape, it is a table.
+    In a table it does not matter which target belongs to which output. So the targets are exchanged
+    among the outputs. If that changes nothing, but does change the result for outputs and targets
+    of the same shape, the function makes a table.
 
     Args:
         function: A loss or a metric.

@@ -29,14 +29,14 @@ def take_turns(owner: IntArray, clients: int, period: int) -> IntArray:
 
 
 def whole_parts(shares: FloatArray, total: int) -> IntArray:
-    """Return whole numbers that sum to the total, each within one of its share of it."""
+    """Return whole numbers that sum to the total, each less than one away from its share."""
     cuts = np.floor(np.cumsum(shares) * total + 0.5)
     cuts[-1] = total  # the rounded sum of the shares may differ from 1
     return np.diff(np.minimum(cuts, total), prepend=0).astype(np.int64)
 
 
 def fill_empty_clients(owner: IntArray, clients: int, random: np.random.Generator) -> None:
-    """Give each client without samples one, chosen at random, of a client that has the most."""
+    """Give each client without samples a random one from a client that has the most."""
     sizes = np.bincount(owner, minlength=clients)
     empty = np.flatnonzero(sizes == 0)
     if not empty.size:

@@ -178,7 +178,7 @@ def _try_loss(task: Task, model: nn.Module, batch: Batch) -> Tensor:
 def _step_as_loss(
     step: TrainingStep, model: nn.Module, batch: Batch
 ) -> tuple[Callable[[Any, Any], Tensor], Any, Any]:
-    """Return a training step as a function of outputs and targets, and those of a batch.
+    """Return a training step as a function of outputs and targets, with both of a batch.
 
     Outputs and targets are None if the batch does not say which of its parts are the targets, or
     if the step does not call the model with the others.

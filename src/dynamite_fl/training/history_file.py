@@ -1,4 +1,4 @@
-"""The file of a history: lines are added, cut off and checked, but not understood."""
+"""The file of a history: its lines are added, cut off and checked, whatever they say."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,5 +99,5 @@ def what_is_missing(
 
 
 def _last_check(lines: Sequence[str], folder: RunFolder) -> str:
-    """Return the check of the last line; without lines, what the first one follows."""
+    """Return the check of the last line, or that of the run if there are no lines."""
     return (check_of(lines[-1]) if lines else folder.first_check()) or ""

@@ -1,7 +1,7 @@
 """Cohorts for differential privacy: every client is drawn on its own, with the same chance.
 
-This is Poisson sampling. A client that may not have been drawn is protected better, and the
-accountant counts on that. It holds only as long as nobody can tell who was drawn.
+This is Poisson sampling. Nobody can tell whether a client was drawn. This protects clients further,
+and the accountant counts on it, so it must stay secret who was drawn.
 """
 
 import secrets

@@ -1,4 +1,4 @@
-"""What the settings of differential privacy come to in a training: noise, limits and accounting."""
+"""The mechanism of differential privacy in a training: its noise, limits and accounting."""
 
 import math
 from dataclasses import dataclass, replace

@@ -233,9 +233,9 @@ class RunFolder:
         return self.read_identity().leading_metric if self.identity.exists() else ACCURACY
 
     def first_check(self) -> str | None:
-        """Return what the first line of the history follows; None if that is not known.
+        """Return the check of the run, which the first line of the history continues, or None.
 
-        It is not known of a history that is alone in its folder or of an older format.
+        It is None if the history is alone in its folder, or of an older format.
         """
         if not self.identity.exists():
             return None

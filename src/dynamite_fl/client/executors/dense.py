@@ -133,7 +133,7 @@ class DenseSteps:
         return self._weights.clone()
 
     def gradient_sum(self) -> None:
-        """Return None, because steps are those of plain SGD; see ``StepComputer``."""
+        """Return None, because all steps are steps of plain SGD; see ``StepComputer``."""
 
     def kept_state(self) -> ClientState:
         """Return nothing: plain SGD has no state; see ``StepComputer``."""

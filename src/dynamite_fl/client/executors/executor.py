@@ -23,7 +23,7 @@ class Executor(Protocol):
         ...
 
     def keep(self, clients: Iterable[int]) -> None:
-        """Make the states of these clients' last replies their states; others keep their own."""
+        """Adopt the states in the last replies of these clients; others keep their own."""
         ...
 
     def take_states(self) -> dict[int, ClientState]:

@@ -168,7 +168,7 @@ class SampleStore:
         return rows
 
     def _free_rows(self, held: IntArray, needed: IntArray) -> IntArray:
-        """Return the rows that are neither held nor needed: always enough for new samples."""
+        """Return the rows that are neither held nor needed. They always suffice for new samples."""
         is_free = np.ones(len(self.inputs), dtype=bool)
         is_free[held[held < is_free.size]] = False
         is_free[needed] = False
