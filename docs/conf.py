@@ -40,6 +40,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_show_copyright = False
 copybutton_prompt_text = "$ "
+smartquotes = False  # they would turn the two dashes of an option into one
 highlight_language = "text"
 
 # Pages at the top that the index names. All others are explanations.

@@ -15,7 +15,7 @@ import dynamite_fl as fl
 from dynamite_fl import errors as error_module
 from dynamite_fl import partitions
 from dynamite_fl._cli import errors as exits
-from dynamite_fl._cli.main import app
+from dynamite_fl._cli.all_commands import app
 from dynamite_fl.control.registry import CONTROLLERS
 from dynamite_fl.job import training as training_job
 from dynamite_fl.job.settings import Settings
@@ -61,14 +61,14 @@ def attributes(kind: type) -> dict[str, str]:
 def settings_table(kind: type, without: tuple[str, ...] = ()) -> str:
     """Return a table of a class's settings: name, type, default, and what it is."""
     documented = attributes(kind)
-    rows = ["| key | type | default | what it is |", "|---|---|---|---|"]
+    rows = []
     for name, parameter in inspect.signature(kind).parameters.items():
         if name in without or parameter.kind is parameter.VAR_KEYWORD:
             continue
         shown = _default(parameter.default, kind, name)
         what = _cell(documented.get(name, ""))
         rows.append(f"| `{name}` | {_type(parameter.annotation)} | {shown} | {what} |")
-    return "\n".join(rows) + "\n" if len(rows) > 2 else "It has no settings.\n"
+    return _table("key | type | default | what it is", rows) if rows else "It has no settings.\n"
 
 
 def job_page() -> str:
@@ -76,9 +76,9 @@ def job_page() -> str:
     needed = ", ".join(f"`[{name}]`" for name in training_job.NEEDED_TABLES)
     parts = [
         "# Job files\n",
-        "A job is a TOML file. `dynamite run`, `compare`, `serve`, `node` and `cluster` read a training job; "
-        "`dynamite plan` reads a [planning job](../plan.md). In Python, `fl.train` takes the same names as "
-        f"arguments. A training job needs the tables {needed}; all others may be left out. `--set TABLE.KEY=VALUE` "
+        "This page lists every key of a job, which is a TOML file. `dynamite run`, `compare`, `serve`, `node` and `cluster` "
+        "read a training job. `dynamite plan` reads a training job or a [planning job](../plan.md). In Python, `fl.train` "
+        f"takes the same names as arguments. A training job needs the tables {needed}; all others may be left out. `--set TABLE.KEY=VALUE` "
         "replaces a key, and `--set TABLE.KEY=none` removes it.\n",
         "## `[task]`\n",
         'Either a model and a dataset by name, or `use = "module:function"` for a function of yours that returns a '
@@ -134,14 +134,13 @@ def job_page() -> str:
 def history_page() -> str:
     """Return the page on the fields of a history."""
     documented = attributes(RoundRecord)
-    rows = ["| field | type | what it is |", "|---|---|---|"]
-    rows += [
+    rows = [
         f"| `{entry.name}` | {_type(entry.type)} | {_cell(documented[entry.name])} |"
         for entry in fields(RoundRecord)
     ]
-    lines = "\n".join(rows)
+    lines = _table("field | type | what it is", rows)
     return (
-        "# Histories\n\n`history.jsonl` in a run folder has a line of JSON for each round. `fl.read_history` reads it, "
+        "# Histories\n\nThis page lists the fields of a history. `history.jsonl` in a run folder has a line of JSON for each round. `fl.read_history` reads it, "
         "`Result.history` holds the same records, and `History.to_pandas` makes a table of them, with a column for each "
         "metric. Clients are given by their index in the fleet. A field is null if it was not measured.\n\n"
         f"{lines}\n"
@@ -152,7 +151,7 @@ def commands_page() -> str:
     """Return the page on all commands."""
     commands: dict[str, click.Command] = get_command(app).commands  # type: ignore[attr-defined]
     parts = [
-        "# Commands\n\nEvery command has `--help`. Commands with `--json` print JSON for scripts.\n"
+        "# Commands\n\nThis page lists every command with its options, as `--help` shows them. Commands with `--json` print JSON for scripts.\n"
     ]
     for name, command in sorted(commands.items()):
         parts.append(_command(f"dynamite {name}", command))
@@ -171,6 +170,7 @@ def errors_page() -> str:
     rows = "\n".join(f"| {code} | {words} |" for code, words in codes.items())
     parts = [
         "# Exit codes and errors\n",
+        "This page says what each exit code and each error means, and what to do.\n",
         f"| exit code | what happened |\n|---|---|\n{rows}\n",
         "Every error that you should expect is a `dynamite_fl.DynamiteError`. A command shows it as one line. Any "
         "other exception is a bug of this package, or of your own code, and keeps its traceback.\n",
@@ -207,7 +207,7 @@ def api_page() -> str:
         groups["Warnings and more"] = tuple(others)
     shown: set[int] = set()
     parts = [
-        "# Python API\n\n`import dynamite_fl as fl` has everything on this page. Names are loaded when they are first "
+        "# Python API\n\nThis page describes everything that `import dynamite_fl as fl` offers. Names are loaded when they are first "
         "used. Errors are on [their own page](errors.md).\n"
     ]
     for title, names in groups.items():
@@ -230,6 +230,13 @@ def _classes(kinds: dict[str, Any], without: tuple[str, ...] = ()) -> str:
     return "\n".join(parts)
 
 
+def _table(columns: str, rows: list[str], classes: str = "settings") -> str:
+    """Return a table of the class ``settings``, which the style sheet shows on phones as a list."""
+    rule = "|---" * (columns.count("|") + 1) + "|"
+    lines = "\n".join([f"| {columns} |", rule, *rows])
+    return f"```{{table}}\n:class: {classes}\n\n{lines}\n```\n"
+
+
 def _command(path: str, command: click.Command) -> str:
     context = click.Context(command, info_name=path)
     help_text = _plain(inspect.cleandoc(command.help or ""))
@@ -247,9 +254,7 @@ def _command(path: str, command: click.Command) -> str:
         shown = "" if default in (None, False, ()) or callable(default) else f"`{default}`"
         rows.append(f"| {names} | {shown} | {_cell(_plain(help_words or ''))} |")
     if rows:
-        parts.append(
-            "| option | default | what it does |\n|---|---|---|\n" + "\n".join(rows) + "\n"
-        )
+        parts.append(_table("option | default | what it does", rows, "settings options"))
     if isinstance(command, click.Group):
         listed = sorted(command.commands.items())
         parts += [f"- `{path} {name}`: {_plain(c.get_short_help_str(200))}" for name, c in listed]
@@ -261,9 +266,10 @@ def _command(path: str, command: click.Command) -> str:
 
 def _epilog(text: str) -> str:
     """Return the examples of a command as a block, and the rest of its epilog as text."""
-    lines = [_plain(line) for line in inspect.cleandoc(text).splitlines() if line.strip()]
+    lines = [_without_markup(line) for line in inspect.cleandoc(text).splitlines() if line.strip()]
     examples = [line for line in lines if re.match(r"(?:\w+=\S+ )?dynamite ", line)]
     others = [line for line in lines if line not in examples and not line.startswith("Example")]
+    others = [_plain(line) for line in others]
     block = "```text\n" + "\n".join(examples) + "\n```\n" if examples else ""
     return block + "\n" + "\n\n".join(others) + "\n"
 
@@ -344,5 +350,9 @@ def _cell(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Take out Rich's markup."""
+    """Take out Rich's markup, and show options as code."""
+    return re.sub(r"(?<![\w`-])(--[a-z][\w-]*)(?!`)", r"`\1`", _without_markup(text))
+
+
+def _without_markup(text: str) -> str:
     return re.sub(r"\[/?(?:bold|dim|italic)\]", "", text)

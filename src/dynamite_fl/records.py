@@ -46,12 +46,12 @@ class Fleet:
     ``samples_per_second=math.inf``. A single number applies to every client.
 
     Attributes:
-        samples: D_i, the number of samples that the client holds or has received so far.
-        gradient_variance: M_i, the trace of the covariance of its per-sample gradients.
-        samples_per_second: p_i, the client's computation speed.
+        samples: The number of samples that the client holds or has received so far (D_i).
+        gradient_variance: The trace of the covariance of its per-sample gradients (M_i).
+        samples_per_second: The client's computation speed (p_i).
         step_overhead: The seconds that a local step takes in addition, whatever its batch size.
-        comm_seconds: t_ui, the seconds per round to receive and send the model.
-        buffer_size: B_i, the number of samples that the client can store. None if every client
+        comm_seconds: The seconds per round to receive and send the model (t_ui).
+        buffer_size: The number of samples that the client can store (B_i). None if every client
             stores all its samples.
         least_batch: The least number of samples in a client's batch, or all that it has if it has
             fewer. None if one sample is enough. With batch normalisation it is not.
@@ -183,12 +183,13 @@ class Limits:
     """The time, money and privacy that training may use, and the prices.
 
     Attributes:
-        deadline: theta, the seconds for the whole training. ``math.inf`` means no deadline.
-        budget: R, the cost units for the whole training. ``math.inf`` means no budget.
-        cost_per_sample: a, the cost of one sample in one local step.
-        cost_per_round: b, the cost of one aggregation.
-        rounds: K, the number of aggregation rounds. With None, the planner chooses it.
-        max_local_steps: tau_max, the largest number of local steps in a round.
+        deadline: The seconds for the whole training (theta). ``math.inf`` means no deadline.
+        budget: The cost units for the whole training (R). ``math.inf`` means no budget.
+        cost_per_sample: The cost of one sample in one local step (a).
+        cost_per_round: The cost of the communication of one round, for all clients together (b).
+        rounds: The largest number of rounds (K). None means no limit: a plan then chooses the
+            number, and a training goes on until another limit ends it.
+        max_local_steps: The largest number of local steps in a round (tau_max).
         epsilon: The privacy loss of a client that the whole training may cause, if it has
             differential privacy. None means no limit.
         delta: The probability with which the guarantee of epsilon may fail.
@@ -242,12 +243,15 @@ class LossGeometry:
     Batches are drawn uniformly, so gradients are unbiased and the paper's mu and mu_G are 1.
 
     Attributes:
-        learning_rate: eta, the step size of local steps.
-        quadratic_bound: rho of Assumption 1.
-        smoothness: beta of Assumption 2.
-        pl_constant: c of the Polyak-Lojasiewicz condition, Assumption 3.
-        divergence: delta of Assumption 5, the distance of clients' gradients from the global one.
-        loss_gap: F(w(0)) - F*, or its estimate at the current model.
+        learning_rate: The step size of local steps (eta).
+        quadratic_bound: How fast the loss can change with the distance from a model: rho of
+            Assumption 1.
+        smoothness: How fast gradients can change along a step: beta of Assumption 2.
+        pl_constant: How large gradients are at least, compared with the loss that is left: c of the
+            Polyak-Lojasiewicz condition, Assumption 3.
+        divergence: The distance of clients' gradients from the global one: delta of Assumption 5.
+        loss_gap: How far the loss is from its least value at the start: F(w(0)) - F*, or its
+            estimate at the current model.
 
     Example:
         >>> geometry = LossGeometry(
@@ -311,7 +315,7 @@ class Plan:
             ``budget``, ``deadline``, ``samples``, ``buffer_size``, ``max_local_steps``.
         rate_factors: The learning rate of each client, relative to that of the round. None if all
             clients have the same.
-        learning_rate: eta, the step size of local steps. None if the plan does not choose it.
+        learning_rate: The step size of local steps (eta). None if the plan does not choose it.
     """
 
     rounds: int

@@ -99,7 +99,7 @@ class DBFL:
     The samples are matched over as many rounds as fit the limits with the constant batch size.
 
     Attributes:
-        local_steps: tau, the local steps of a round.
+        local_steps: The local steps of a round (tau).
         batch_size: s, the constant batch size whose samples are matched.
         start_batch: s_1, the first batch size, unless it has to be changed.
         growth: The relative growth of the batch size after the first round.

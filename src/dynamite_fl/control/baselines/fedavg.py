@@ -20,7 +20,7 @@ class FedAvg:
     A client with less data uses all it has. The defaults are the paper's.
 
     Attributes:
-        local_steps: tau, the local steps of a round.
+        local_steps: The local steps of a round (tau).
         batch_size: s, the samples of each client in a local step.
     """
 

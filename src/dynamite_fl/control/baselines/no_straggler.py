@@ -21,7 +21,7 @@ class NoStraggler:
     """Uses s_i = floor(N s p_i / sum_j p_j) with the estimated speeds, at fixed local steps.
 
     Attributes:
-        local_steps: tau, the local steps of a round.
+        local_steps: The local steps of a round (tau).
         batch_size: s, the mean batch size of the clients in a round.
         scale_rate: Whether each client has a learning rate of eta s_i / s, in proportion to its
             batch size, as the authors propose.

@@ -42,11 +42,11 @@ class CoOptFL:
     Attributes:
         geometry: The constants of the loss, from the pilot run.
         gradient_variance: M_i from the pilot run, shape (n,) or one number. If None, the fleet's.
-        samples_per_second: p_i, likewise.
+        samples_per_second: The clients' speeds (p_i), likewise.
         step_overhead: The overhead of a local step in seconds, likewise.
-        comm_seconds: t_ui, likewise.
+        comm_seconds: The seconds of communication in a round (t_ui), likewise.
         objective: The bound to minimise.
-        local_steps: tau, the local steps of every round. If None, the plan chooses them too.
+        local_steps: The local steps of every round (tau). If None, the plan chooses them too.
     """
 
     geometry: LossGeometry

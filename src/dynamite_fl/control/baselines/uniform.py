@@ -25,7 +25,7 @@ class Uniform:
     """Keeps the largest batch size with which all rounds fit.
 
     Attributes:
-        local_steps: tau, the local steps of a round.
+        local_steps: The local steps of a round (tau).
         batch_size: s, the batch size if the limits do not give the rounds, which Theorem 2 needs.
     """
 
