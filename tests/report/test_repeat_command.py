@@ -79,4 +79,4 @@ def test_the_job_of_the_one_contender_with_settings_is_used() -> None:
 def test_runs_of_different_jobs_are_noted() -> None:
     assert job_differences([run("fedavg"), run("dynamite", 3)]) == []
     (note,) = job_differences([run("fedavg"), run("dynamite", job="cohort = 3")])
-    assert "they also differ in training" in note
+    assert "they differ in training" in note

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from dynamite_fl._cli.main import app
+from dynamite_fl._cli.all_commands import app
 from dynamite_fl.compare.contenders import contenders_of, fixed_contender, runs_of
 from dynamite_fl.compare.hindsight import FixedSetting
 from dynamite_fl.job.training import load_training_job
@@ -61,6 +61,7 @@ def test_a_run_has_all_its_charts(runs: Path, tmp_path: Path) -> None:
         "Accuracy of each class",
         "Local steps",
         "Batch size",
+        "Learning rate",
         "Limits left",
         "Seconds of each round",
         "Batch size of each device",
@@ -340,7 +341,7 @@ def test_without_a_sound_job_the_rounds_are_shown(copy: Path, content: str | Non
     assert len(notes) == 1
     assert "job" in notes[0]
     assert "Limits left" not in titles(markup)
-    assert len(charts) == 13
+    assert len(charts) == 14
 
 
 @pytest.mark.skipif(not _UNREADABLE.exists(), reason="needs a file that nobody can read")
@@ -368,7 +369,7 @@ def test_missing_folders_are_noted_and_the_rest_is_shown(
     _, charts, notes = made(runs / "stream", gone, copy, empty, "--out", tmp_path / "a.html")
     assert f"{gone} does not exist" in notes
     assert any(note.startswith(f"{empty} holds no run") for note in notes)
-    assert any("not of one job: they also differ in stream," in note for note in notes)
+    assert any("not of one job: they differ in stream," in note for note in notes)
     assert charts
 
 
@@ -445,7 +446,7 @@ def test_a_name_cannot_be_markup(copy: Path) -> None:
     assert "&lt;/script&gt;&lt;img" in markup
     text = (evil / "report.html").read_text()
     assert "<img src=x" not in text
-    ticks = charts["chart-9"]["layout"]["yaxis"]["ticktext"]
+    ticks = charts["chart-10"]["layout"]["yaxis"]["ticktext"]
     assert ticks[0].startswith("&lt;/script&gt;")
 
 

@@ -24,7 +24,7 @@ def job_differences(runs: Sequence[ReportedRun]) -> list[str]:
     if not keys:
         return []
     names = ", ".join(sorted(keys))
-    return [f"these runs are not of one job: they also differ in {names}, so compare with care"]
+    return [f"these runs are not of one job: they differ in {names}, so compare with care"]
 
 
 def how_to_repeat(runs: Sequence[ReportedRun]) -> Repeat:

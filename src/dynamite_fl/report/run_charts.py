@@ -12,6 +12,7 @@ from dynamite_fl.report.device_figures import batch_tiles
 from dynamite_fl.training.round_record import RoundRecord
 
 TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 50_000, 200_000]
+RATE_TICKS = [digit * 10.0**power for power in range(-7, 3) for digit in (1, 3)]
 AXES = ("round", "seconds", "cost")
 
 _ESTIMATES = {
@@ -111,7 +112,7 @@ def _class_chart(evaluated: Sequence[RoundRecord]) -> Chart:
 
 
 def decision_charts(run: ReportedRun) -> list[Chart]:
-    """Return charts of local steps and batch sizes."""
+    """Return charts of local steps, batch sizes and, if it changes, the learning rate."""
     columns = run.history.columns()
     rounds = columns["round"]
     steps = line(rounds, columns["local_steps"], "local steps", 3)
@@ -121,10 +122,16 @@ def decision_charts(run: ReportedRun) -> list[Chart]:
     if any(least is not None for least in columns["batch_least"]):
         traces = [*band(rounds, columns["batch_least"], columns["batch_most"], 4), mean]
         note = "The line is the mean; the band reaches from the smallest to the largest batch."
-    return [
+    charts = [
         Chart("Local steps", [steps], layout={"yaxis": {"rangemode": "tozero"}}),
         Chart("Batch size", traces, layout={"yaxis": {"rangemode": "tozero"}}, note=note),
     ]
+    if "learning_rate" in columns:
+        trace = line(rounds, columns["learning_rate"], "learning rate", 2)
+        trace["line"]["shape"] = "hv"
+        axis = {"type": "log", "tickvals": RATE_TICKS}
+        charts.append(Chart("Learning rate", [trace], layout={"yaxis": axis}))
+    return charts
 
 
 def limit_charts(run: ReportedRun) -> list[Chart]:
