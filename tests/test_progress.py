@@ -115,7 +115,7 @@ def test_without_a_terminal_only_waits_for_nodes_are_printed() -> None:
         for number in (1, 2):
             view.wait(f"Waiting for {number} nodes", urgent=True)
         assert written(view) == "Waiting for 1 nodes\nWaiting for 2 nodes\n"
-        for _ in range(3):  # one line in ten seconds is enough for the replies of a round
+        for _ in range(3):  # one line at times is enough for the replies of a round
             view.wait("Waiting for 2 nodes in round 1", urgent=False)
         assert written(view).count("in round 1") == 1
 

@@ -30,6 +30,7 @@ _no_limits = partial(
 NARROW = 78  # columns of a terminal below which views show less
 _BAR = 20  # characters
 _SECONDS_BETWEEN_LINES = 10.0  # where nothing can be redrawn
+_SECONDS_BEFORE_WAIT = 30.0  # after a line, so that lines of rounds come first
 
 
 @dataclass
@@ -88,11 +89,11 @@ class RunView:
         Args:
             status: A sentence.
             urgent: Whether to print a line at once if there is no terminal. Otherwise there is a
-                line every few seconds.
+                line if nothing was printed for long.
         """
         self._activity = status
         self._redraw()
-        if self._live is None and (urgent or self._is_line_due()):
+        if self._live is None and (urgent or self._is_line_due(_SECONDS_BEFORE_WAIT)):
             self.console.print(status, markup=False, soft_wrap=True)
 
     def begin(self, title: str, limits: Limits, history: History) -> None:
@@ -133,8 +134,8 @@ class RunView:
         if isinstance(self._live, NotebookDisplay):
             self._live.refresh()
 
-    def _is_line_due(self) -> bool:
-        is_due = time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES
+    def _is_line_due(self, after: float = _SECONDS_BETWEEN_LINES) -> bool:
+        is_due = time.monotonic() - self._last_line >= after
         if is_due:
             self._last_line = time.monotonic()
         return is_due

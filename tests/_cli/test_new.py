@@ -90,7 +90,7 @@ def test_a_project_for_machines_has_their_commands(tmp_path: Path) -> None:
     project = made(tmp_path / "leaves", "--on", "machines")
     assert {path.name for path in project.iterdir()} == FILES
     words = commands(project / "README.md")
-    assert [each[0] for each in words] == ["cluster", "show", "keys", "serve", "node", "node"]
+    assert [each[0] for each in words] == ["cluster", "report", "keys", "serve", "node", "node"]
     for each in words:  # options that do not exist would end with 2 and say so
         result = invoke(*each, "--help")
         assert result.exit_code == 0, (each, result.output)

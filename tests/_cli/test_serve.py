@@ -44,6 +44,16 @@ def test_no_node_connects(tmp_path: Path) -> None:
     assert "too few nodes have connected within 0.5 s" in output
 
 
+def test_a_job_for_more_nodes_than_there_are_keys(tmp_path: Path) -> None:
+    """The missing node can never come, so the server says so at once."""
+    assert run_command("keys", "n0", "--folder", tmp_path / "keys").returncode == 0
+    options = ["--name", "a", "--runs", tmp_path, "--port", "0", "--wait", "0.5"]
+    options += ["--keys", tmp_path / "keys" / "server"]
+    advice = r"2 devices, but there are keys for 1 node only: give --set 'devices={clients=1}'"
+    with pytest.warns(UserWarning, match=advice):
+        assert "for 1 node with keys" in refusal("serve", write_job(tmp_path, 5), *options)
+
+
 def test_other_machines_are_served_only_with_keys(tmp_path: Path) -> None:
     command = ["serve", write_job(tmp_path, 5), "--name", "a", "--runs", tmp_path]
     assert "make keys with `dynamite keys`" in refusal(*command, "--host", "0.0.0.0")  # noqa: S104

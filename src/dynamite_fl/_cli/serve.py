@@ -1,6 +1,7 @@
 """The command ``dynamite serve``: train on real machines."""
 
 import signal
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 from dynamite_fl._cli.app import app
 from dynamite_fl._cli.errors import errors
 from dynamite_fl._cli.options import DataDir, JobFile, LastLine, Overrides, Runs, run_path
+from dynamite_fl._format import count
 
 if TYPE_CHECKING:
     from dynamite_fl._progress import RunView
@@ -86,13 +88,29 @@ def serve(
                     audience = (
                         "this machine only; use --keys to serve others"
                         if server_keys is None
-                        else f"{len(server_keys.node_keys)} nodes with keys, over TLS"
+                        else f"{count(len(server_keys.node_keys), 'node')} with keys, over TLS"
                     )
                     tell(view, f"Listening at {host}, port {link.port}, for {audience}.")
+                    if server_keys is not None:
+                        _warn_of_few_keys(training_job, len(server_keys.node_keys), wait)
                     train_with_nodes(
                         training_job, task, folder, link, view, min_nodes=min_nodes, wait=wait
                     )
         show_run(folder, as_json)
+
+
+def _warn_of_few_keys(job: "TrainingJob", keys: int, wait: float) -> None:
+    """Warn if a job asks for more nodes than there are keys, as the others can never come."""
+    from dynamite_fl.job.build import number_of_devices
+
+    devices = number_of_devices(job)
+    if keys < devices:
+        warnings.warn(
+            f"the job has {devices} devices, but there are keys for {count(keys, 'node')} only: "
+            f"give --set 'devices={{clients={keys}}}', or make more keys. Otherwise the training "
+            f"begins without the others after {wait:g} s",
+            stacklevel=2,
+        )
 
 
 def prepare_task(job: "TrainingJob", data_dir: Path | None, view: "RunView") -> "Task":
