@@ -16,7 +16,7 @@ import pytest
 from typer.main import get_command
 
 import dynamite_fl
-from dynamite_fl._cli.main import app
+from dynamite_fl._cli.all_commands import app
 from dynamite_fl.job.training import NEEDED_TABLES, OPTIONAL_TABLES
 from dynamite_fl.task.metrics import NAMED
 from dynamite_fl.training.round_record import FIELDS

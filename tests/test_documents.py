@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from dynamite_fl._cli.main import app
+from dynamite_fl._cli.all_commands import app
 from dynamite_fl.job.training import load_training_job, resolve_tables
 from tests.documents import DOCUMENTS, ROOT, blocks, commands, run_document
 

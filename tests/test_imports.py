@@ -176,7 +176,7 @@ def test_nobody_imports_the_command_line() -> None:
 # much, so that one process is enough.
 STARTS = """
 import sys
-from dynamite_fl._cli.main import app
+from dynamite_fl._cli.all_commands import app
 for words, without in {commands!r}:
     try:
         app(words)
@@ -226,7 +226,7 @@ WITHOUT_EXTRAS = """
 import json, sys
 sys.modules.update(dict.fromkeys({missing!r}))
 from typer.testing import CliRunner
-from dynamite_fl._cli.main import app
+from dynamite_fl._cli.all_commands import app
 results = [CliRunner().invoke(app, words) for words in {commands!r}]
 print(json.dumps([(result.exit_code, result.stderr) for result in results]))
 """
@@ -257,7 +257,7 @@ PLANNING_ALONE = """
 import json, sys
 sys.modules.update(dict.fromkeys({missing!r}))
 from typer.testing import CliRunner
-from dynamite_fl._cli.main import app
+from dynamite_fl._cli.all_commands import app
 import dynamite_fl as fl
 names = {{}}
 for name in fl.__all__:

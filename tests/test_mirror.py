@@ -39,8 +39,8 @@ _COMMANDS = "every test of a command"
 _REPORTS = "tests/report/test_write.py, on whole pages"
 TESTED_ELSEWHERE = {
     "_extras.py": "tests/test_imports.py, without what extras install",
+    "_cli/all_commands.py": _COMMANDS,
     "_cli/app.py": _COMMANDS,
-    "_cli/main.py": _COMMANDS,
     "_cli/options.py": _COMMANDS,
     "_cli/show.py": "tests/_cli/test_resume.py and test_run.py, with the runs that they make",
     "_cli/train.py": "tests/_cli/test_run.py and test_resume.py, which it is the inside of",

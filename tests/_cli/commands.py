@@ -6,7 +6,7 @@ from pathlib import Path
 from click.testing import Result
 from typer.testing import CliRunner
 
-from dynamite_fl._cli.main import app
+from dynamite_fl._cli.all_commands import app
 from tests.processes import MAIN, run_python
 
 

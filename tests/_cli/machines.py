@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dynamite_fl._cli.main import app
+from dynamite_fl._cli.all_commands import app
 from dynamite_fl.training.history import read_history
 from tests.flower.machines import ENVIRONMENT
 from tests.processes import HANG_SECONDS, MAIN, run_python

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dynamite_fl._cli.errors import INTERRUPTED, errors
 from tests._cli.commands import dynamite, invoke
 
 TASK = """
@@ -125,3 +126,10 @@ def test_errors_are_json_too(tmp_path: Path) -> None:
     result = invoke("run", "--json", "--runs", tmp_path, "--set", "limits.dedline=1")
     assert result.exit_code == 2
     assert "did you mean 'deadline'?" in json.loads(result.stdout)["error"]
+
+
+def test_ctrl_c_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end, errors():
+        raise KeyboardInterrupt
+    assert end.value.code == INTERRUPTED
+    assert capsys.readouterr() == ("", "Interrupted.\n")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from dynamite_fl._cli.main import app
+from dynamite_fl._cli.all_commands import app
 from tests._cli.machines import refusal
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
-from dynamite_fl._cli.main import app
+from dynamite_fl._cli.all_commands import app
 from dynamite_fl._cli.views.compare import CompareView
 from dynamite_fl.compare.contenders import contenders_of, runs_of
 from dynamite_fl.compare.parallel import run_all

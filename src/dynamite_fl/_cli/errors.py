@@ -23,7 +23,7 @@ _NO_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EIO)
 
 @contextmanager
 def errors(as_json: bool = False, extra: str | None = None) -> Iterator[None]:
-    """Turn expected errors into one line and an exit code.
+    """Turn expected errors, and Ctrl-C, into one line and an exit code.
 
     What is not a ``DynamiteError`` is either the user's own code, whose frames are shown, or a bug
     of ours, which keeps its traceback.
@@ -48,6 +48,9 @@ def errors(as_json: bool = False, extra: str | None = None) -> Iterator[None]:
             _unexpected(error, as_json)
             raise
         fail(str(MissingExtra("this command", extra or first)), CANNOT_USE, as_json)
+    except KeyboardInterrupt:
+        typer.echo("Interrupted.", err=True)
+        sys.exit(INTERRUPTED)
     except Exception as error:
         if not is_output_error(error):
             _unexpected(error, as_json)

@@ -63,4 +63,4 @@ def watch(
             try:
                 server.serve_forever()
             except KeyboardInterrupt:
-                typer.echo("", err=True)
+                typer.echo("Stopped.", err=True)
