@@ -13,6 +13,7 @@ OTHER_TESTS = {
     "faults/test_jobs.py": "job files with wrong types and damaged text",
     "faults/test_kills.py": "trainings that are killed",
     "faults/test_load.py": "one server with many nodes",
+    "faults/test_nodes.py": "nodes with a key that do harm, and nodes and servers that stand still",
     "findings/test_algorithms.py": "whole trainings: Algorithms 1 to 3, line by line",
     "findings/test_estimates.py": "whole trainings: estimates and bounds on a known loss",
     "findings/test_streams.py": "whole trainings: what the paper finds about streams",

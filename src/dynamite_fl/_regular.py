@@ -25,14 +25,18 @@ def read_regular(path: Path, most_bytes: int = _MANY_BYTES) -> bytes:
         Traceback (most recent call last):
         OSError: [Errno 22] it is not a regular file: '/dev/null'
     """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
+    with open(path, "rb", opener=_opened_without_waiting) as file:
+        status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(22, "it is not a regular file", str(path))
         if status.st_size > most_bytes:
             raise OSError(27, f"it has more than {most_bytes:,} bytes", str(path))
         return file.read()
+
+
+def _opened_without_waiting(path: str, flags: int) -> int:
+    """Open a file; of a pipe that nobody writes to, nothing is waited for."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_regular_text(path: Path, most_bytes: int = _MANY_BYTES) -> str:

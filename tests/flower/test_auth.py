@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,20 @@ def test_a_request_of_a_stranger_is_not_read(server: Server) -> None:
             assert answer.startswith(b"HTTP/1.1 401 ")
     assert peak_megabytes() - before < ALLOWED_MEGABYTES
     assert server.admits_its_node()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-900, "900 s behind the server's"), (600, "600 s ahead of the server's"), (20, "20 s ahead")],
+)
+def test_a_node_whose_clock_is_wrong_hears_so(server: Server, seconds: int, words: str) -> None:
+    stamp = (now() + timedelta(seconds=seconds)).isoformat()
+    signature = b64encode(sign_message(server.key, stamp.encode())).decode()
+    headers = {**server.headers(server.key), "flwr-timestamp": stamp, "flwr-signature": signature}
+    answer = server.post(headers, b"")
+    assert answer.status_code == 401
+    assert words in answer.text
+    assert "set both clocks right" in answer.text
 
 
 def test_headers_that_never_end(server: Server) -> None:

@@ -1,5 +1,6 @@
 """How long a node is left out."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,19 @@ def test_the_operator_lets_a_node_in_again(
     path.unlink()
     conduct.read()
     assert conduct.excluded == {}
+
+
+def test_a_file_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "excluded.txt"
+    path.write_text("lab\n")
+    conduct = Conduct(path)
+    conduct.read()
+    path.unlink()
+    for put in (os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")):
+        put(path)
+        conduct.read()  # and does not wait for a pipe
+        assert set(conduct.excluded) == {"lab"}
+        path.rmdir() if path.is_dir() else path.unlink()
 
 
 def test_the_operator_keeps_a_node_out(tmp_path: Path) -> None:

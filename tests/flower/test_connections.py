@@ -38,6 +38,20 @@ def test_known_nodes_are_never_closed() -> None:
     assert closed == ["stranger"]
 
 
+def test_a_node_cannot_take_all_connections() -> None:
+    connections = Connections(most=100, most_per_host=100)
+    closed: list[int] = []
+    for port in range(40):
+        connections.add(("bad", port), lambda port=port: closed.append(port))  # type: ignore[misc]
+        connections.trust(("bad", port), b"its key")
+        connections.trust(("bad", port), b"its key")  # again, with its next request
+    assert closed == list(range(40 - limits._MOST_PER_NODE))
+    connections.add(("good", 1), lambda: closed.append(-1))
+    connections.trust(("good", 1), b"another key")
+    assert connections.nodes == {b"its key", b"another key"}
+    assert -1 not in closed
+
+
 def test_one_host_has_its_own_limit() -> None:
     connections = Connections(most=100, most_per_host=2)
     assert opened(connections, "a", range(5)) == [0, 1, 2]

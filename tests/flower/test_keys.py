@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from dynamite_fl.errors import InvalidInput
-from dynamite_fl.flower.keys import make_keys, read_node_keys, read_private_key, read_server_keys
+from dynamite_fl.flower.key_checks import read_private_key
+from dynamite_fl.flower.keys import make_keys, read_node_keys, read_server_keys
 
 
 def test_keys_are_made_once_and_only_their_owner_can_read_them(tmp_path: Path) -> None:
@@ -21,6 +22,12 @@ def test_keys_are_made_once_and_only_their_owner_can_read_them(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["server", "Server", "ca.key", "ca.pem"])
 def test_names_that_are_taken(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInput, match="cannot be a node's name"):
+        make_keys(tmp_path, [], [name])
+
+
+@pytest.mark.parametrize("name", ["#a", " a", "a "])
+def test_names_that_a_line_of_excluded_nodes_cannot_hold(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput, match="must not begin with # or with a space"):
         make_keys(tmp_path, [], [name])
 
 

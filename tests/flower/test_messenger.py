@@ -1,7 +1,10 @@
 """Requests and replies over a Grid."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
+import httpx
+import pytest
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
@@ -36,6 +39,29 @@ def test_replies_errors_and_silence(tmp_path: Path) -> None:
     assert responses[3].is_from_node
     assert not responses[4].is_from_node
     assert all(response.seconds >= 0 for response in responses.values())
+
+
+class Damaged(LocalGrid):
+    """A Grid that cannot put replies together, as Flower's if a node sent other bytes."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        list(super().pull_messages(message_ids))
+        raise KeyError("no such part")
+
+
+class Unreachable(LocalGrid):
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:  # noqa: ARG002
+        raise httpx.ConnectError("no network")
+
+
+def test_a_reply_that_is_no_message_is_an_error_of_its_sender() -> None:
+    requests = [Request(1, RecordDict())]
+    messenger = Messenger(Damaged({1: echo}, {1: {}}))
+    response = messenger.exchange(requests, "train", "1", timeout=300.0)[1]
+    assert response.error == "error 2: no message: KeyError: 'no such part'"
+    assert response.is_from_node
+    with pytest.raises(httpx.ConnectError):  # which no node can cause
+        Messenger(Unreachable({1: echo}, {1: {}})).exchange(requests, "train", "1", 300.0)
 
 
 def test_late_replies_are_dropped() -> None:

@@ -90,6 +90,11 @@ def test_first_devices_are_ordered_by_name_and_later_ones_are_added(tmp_path: Pa
     [
         Introduction("", 5, 1.0, 0.0),
         Introduction("x\n", 5, 1.0, 0.0),
+        Introduction("#x", 5, 1.0, 0.0),  # a comment in excluded.txt
+        Introduction(" x", 5, 1.0, 0.0),
+        Introduction("x ", 5, 1.0, 0.0),
+        Introduction("x\u202ey", 5, 1.0, 0.0),
+        Introduction("x\ud800", 5, 1.0, 0.0),
         Introduction("x", -5, 1.0, 0.0),
         Introduction("x", 10**12, 1.0, 0.0),
         Introduction("x", 5, math.nan, 0.0),

@@ -22,6 +22,7 @@ from dynamite_fl.flower.superlink import SuperLink
 from dynamite_fl.flower.whole_messages import ALIVE, PULL, PUSH, read_order
 from tests.flower.test_auth import Server
 from tests.flower.test_fleet_rules import Fake, fake, ordered, reply_to
+from tests.processes import wait_until
 
 __all__ = ["fake"]  # a fixture
 
@@ -72,6 +73,7 @@ def test_every_request_is_a_sign_of_life(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(waiting_room, "WAIT_SECONDS", 0.01)
+    wait_until(lambda: len(fake.link.connections) == 0)  # an open one is a sign of life too
     node = fake.link._state.nodes[fake.node_id]
     node.online_until = 0.0
     assert fake.node_id not in fake.link.grid.get_node_ids()

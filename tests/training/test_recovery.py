@@ -251,6 +251,19 @@ def test_a_rate_that_is_too_small_is_a_warning_whenever_the_training_ends(count:
     assert len(played) == count
 
 
+def test_a_private_training_that_ends_worse_than_it_began_is_a_warning() -> None:
+    """Clients' losses are not known to the server, but test data is not protected."""
+    trained = private_training()
+    progress, _ = after_one_round(trained)
+    first = trained.engine.evaluate(trained.engine.first_weights(), 1)
+    with pytest.warns(LearningRateWarning, match=r"was 2.* and is 4.* the learning rate 0.05 or"):
+        judge_last_model(trained, progress, replace(first, loss=4.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        better = replace(first, loss=first.loss - 0.1)
+        assert judge_last_model(trained, progress, better) == (progress, better, False)
+
+
 def test_a_return_takes_the_servers_factor_back(chosen_rate: Training) -> None:
     progress, report = after_one_round(chosen_rate)
     far = replace(LEARNED, good_weights=progress.weights, good_server=ServerState(factor=3.0))

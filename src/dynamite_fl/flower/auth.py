@@ -35,14 +35,15 @@ class AuthMiddleware:
         app: The application that handles the requests that are let through.
         known_keys: The public keys of the known nodes, in PEM format; None to let every sender
             through, which is meant for servers that only their own machine can reach.
-        trust: Called with the address of a sender that is let through.
+        trust: Called with the address of a sender that is let through, and with its public key,
+            which is empty if there are no known keys, as nothing is verified here then.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         known_keys: Collection[bytes] | None,
-        trust: Callable[[Address], None],
+        trust: Callable[[Address, bytes], None],
     ) -> None:
         self._app, self._known_keys, self._trust = app, known_keys, trust
 
@@ -52,11 +53,11 @@ class AuthMiddleware:
         if self._known_keys is not None and not await run_in_threadpool(
             is_signed_by, self._known_keys, headers
         ):
-            refusal = _refusal(401, "the server does not know the key of this node")
-            await refusal(scope, receive, send)
+            await _refusal(401, _why_unknown(headers))(scope, receive, send)
             return
         if scope.get("client") is not None:
-            self._trust((scope["client"][0], scope["client"][1]))
+            key = "" if self._known_keys is None else headers[FLEET_HTTP_PUBLIC_KEY_HEADER]
+            self._trust((scope["client"][0], scope["client"][1]), b64decode(key))
         length = headers.get("content-length", "0")
         if "transfer-encoding" in headers or int(length) > MAX_REQUEST_BYTES:
             rule = f"a request must state its length, at most {MAX_REQUEST_BYTES:,} bytes"
@@ -71,15 +72,37 @@ def is_signed_by(known_keys: Collection[bytes], headers: Mapping[str, str]) -> b
         key = b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True)
         signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)
         stamp = headers[TIMESTAMP_HEADER]
-        age = (now() - datetime.datetime.fromisoformat(stamp)).total_seconds()
-        is_recent = -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
         return (
-            is_recent
+            _is_recent(_age(stamp))
             and key in known_keys
             and bool(verify_signature(bytes_to_public_key(key), stamp.encode("ascii"), signature))
         )
     except (KeyError, TypeError, ValueError):  # headers that no node of ours sends
         return False
+
+
+def _age(stamp: str) -> float:
+    """Return how many seconds ago a request was signed, if both clocks are right."""
+    return (now() - datetime.datetime.fromisoformat(stamp)).total_seconds()
+
+
+def _is_recent(age: float) -> bool:
+    return -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
+
+
+def _why_unknown(headers: Mapping[str, str]) -> str:
+    """Say why a request is refused; a wrong clock is not the same as an unknown key."""
+    try:
+        age = _age(headers[TIMESTAMP_HEADER])
+    except (KeyError, TypeError, ValueError):
+        age = 0.0
+    if _is_recent(age):
+        return "the server does not know the key of this node"
+    relation = "behind" if age > 0 else "ahead of"
+    return (
+        f"the clock of this node is {abs(age):.0f} s {relation} the server's, so that its "
+        "signatures are not valid: set both clocks right"
+    )
 
 
 def _refusal(status: int, reason: str) -> PlainTextResponse:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dynamite_fl._atomic import write_atomically
+from dynamite_fl._regular import read_regular_text
 from dynamite_fl.errors import OutputError
 from dynamite_fl.flower.plain_text import plain
 
@@ -20,6 +21,7 @@ _log = logging.getLogger(__name__)
 _MOST_OFFENCES = 3  # the last one excludes
 _FIRST_PAUSE = 2  # rounds; every further offence doubles it
 _ROUNDS_TO_FORGIVE = 20  # sound replies in a row, for which one offence is forgotten
+_MOST_BYTES = 10_000_000
 _HEADING = "# Nodes that take no part. Delete a line to let its node in again.\n"
 
 
@@ -48,7 +50,7 @@ class Conduct:
         if self.path is None:
             return
         try:
-            lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+            lines = read_regular_text(self.path, _MOST_BYTES).splitlines()
         except FileNotFoundError:
             lines = []
         except OSError:  # the last known state is better than none

@@ -3,7 +3,8 @@
 A connection is a stranger's until a request with a known key comes over it. Strangers have a few
 seconds for TLS and for the first lines of a request. If there are too many connections, in all or
 from one address, the oldest one of a stranger is closed for a new one. Connections of known nodes
-are never closed for others, and some files are always left for the training itself.
+are never closed for others, but each node has few: its oldest one is closed for one too many. Some
+files are always left for the training itself.
 """
 
 import resource
@@ -17,6 +18,7 @@ _LEAST_RESERVE = 64  # open files that are left for everything else
 _RESERVE_SHARE = 1 / 8  # of the limit of open files, likewise
 _LEAST_CONNECTIONS = 16
 _MOST_CONNECTIONS = 20_000
+_MOST_PER_NODE = 16  # a node needs two or three
 
 Address = tuple[str, int]  # of the other side: its host and port
 
@@ -25,6 +27,7 @@ Address = tuple[str, int]  # of the other side: its host and port
 class _Connection:
     close: Callable[[], object]
     is_known: bool = False
+    node: bytes = b""  # the public key of a known node
 
 
 class Connections:
@@ -50,6 +53,11 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def nodes(self) -> set[bytes]:
+        """The public keys of the nodes that have an open connection; any thread may ask."""
+        return {connection.node for connection in list(self._open.values()) if connection.node}
+
     def add(self, address: Address, close: Callable[[], object]) -> bool:
         """Note a new connection, and close that of a stranger if there are too many.
 
@@ -72,10 +80,20 @@ class Connections:
         self._open[address] = _Connection(close)
         return True
 
-    def trust(self, address: Address) -> None:
-        """Note that a request with a known key came over a connection."""
-        if (connection := self._open.get(address)) is not None:
-            connection.is_known = True
+    def trust(self, address: Address, node: bytes = b"") -> None:
+        """Note that a request of a known node came over a connection.
+
+        Args:
+            address: The address of the other side.
+            node: The public key of the node; empty if it is not known yet.
+        """
+        connection = self._open.get(address)
+        if connection is None or (connection.is_known and connection.node == node):
+            return
+        of_node = [a for a, c in self._open.items() if node and c.node == node]
+        if len(of_node) >= _MOST_PER_NODE:
+            self._close(of_node[0])
+        connection.is_known, connection.node = True, node
 
     def close_stranger(self, address: Address) -> None:
         """Close a connection whose time is over, unless it is that of a known node."""

@@ -5,7 +5,7 @@ so that a round of n nodes takes a time in proportion to n squared. Here it look
 asked for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from flwr.app import Message
@@ -59,10 +59,11 @@ class InProcessRuntime:
     Args:
         state: The state of the SuperLink.
         task: The task in whose name the Grid sends messages.
+        refresh: Brings up to date which nodes are there.
     """
 
-    def __init__(self, state: Any, task: Any) -> None:
-        self._state, self._task = state, task
+    def __init__(self, state: Any, task: Any, refresh: Callable[[], None]) -> None:
+        self._state, self._task, self._refresh = state, task, refresh
 
     def __getattr__(self, name: str) -> Any:
         function = "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
@@ -83,6 +84,7 @@ class InProcessRuntime:
         Args:
             message_ids: The ids of messages to nodes.
         """
+        self._refresh()
         seconds = now().timestamp()
         with self._state.lock:
             return [each for each in message_ids if self._is_settled(each, seconds)]

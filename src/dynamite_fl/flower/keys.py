@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -20,13 +19,18 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
-    load_pem_private_key,
-    load_ssh_private_key,
 )
 
 from dynamite_fl._atomic import write_bytes_atomically
 from dynamite_fl._validate import check_folder_name
 from dynamite_fl.errors import InvalidInput
+from dynamite_fl.flower.key_checks import (
+    check_node_keys,
+    check_pair,
+    read_certificate,
+    read_key_file,
+    read_private_key,
+)
 
 SERVER = "server"  # the name of the server's folder, which no node may have
 _TAKEN = (SERVER, "ca.key", "ca.pem")  # what is beside the nodes' folders
@@ -80,6 +84,11 @@ def make_keys(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) -> list[
         check_folder_name("a node's name", name)
         if name.casefold() in _TAKEN:  # some file systems do not tell Server from server
             raise InvalidInput(f"{name!r} cannot be a node's name: {', '.join(_TAKEN)} are taken")
+        if name != name.strip() or name.startswith("#"):  # a line of excluded.txt would be read so
+            raise InvalidInput(
+                f"{name!r} cannot be a node's name: it must not begin with # or with a space, nor "
+                "end with a space"
+            )
     server = folder / SERVER
     (server / "nodes").mkdir(parents=True, exist_ok=True)
     authority = _authority(folder)
@@ -100,10 +109,11 @@ def read_server_keys(folder: Path) -> ServerKeys:
     """Read the server's folder.
 
     Raises:
-        InvalidInput: The folder lacks a certificate, its key or the nodes' keys.
+        InvalidInput: The folder lacks a certificate, its key or the nodes' keys, or one of them
+            cannot be used.
     """
     public_keys = sorted((folder / "nodes").glob("*.pub"))
-    node_keys = {path.stem: path.read_bytes() for path in public_keys}
+    node_keys = {path.stem: read_key_file(path) for path in public_keys}
     keys = ServerKeys(folder / "certificate.pem", folder / "certificate.key", node_keys)
     for path in (keys.certificate, keys.private_key):
         if not path.is_file():
@@ -113,6 +123,8 @@ def read_server_keys(folder: Path) -> ServerKeys:
             )
     if not node_keys:
         raise InvalidInput(f"{folder} has no key of a node: make some with `dynamite keys`")
+    check_pair(keys.certificate, keys.private_key)
+    check_node_keys(node_keys)
     return keys
 
 
@@ -120,7 +132,7 @@ def read_node_keys(folder: Path) -> NodeKeys:
     """Find the keys in a node's folder.
 
     Raises:
-        InvalidInput: The folder lacks one of them.
+        InvalidInput: The folder lacks one of them, or one of them cannot be used.
     """
     keys = NodeKeys(folder / "ca.pem", folder / "node.key")
     for path in (keys.ca, keys.private_key):
@@ -128,24 +140,9 @@ def read_node_keys(folder: Path) -> NodeKeys:
             raise InvalidInput(
                 f"{folder} is not a node's folder made by `dynamite keys`: it has no {path.name}"
             )
+    read_certificate(keys.ca)
+    read_private_key(keys.private_key)
     return keys
-
-
-def read_private_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """Read a private key made by ``make_keys``, of a node or of the certificate authority.
-
-    Raises:
-        InvalidInput: The file is not such a key.
-    """
-    content = path.read_bytes()
-    load = load_ssh_private_key if b"OPENSSH" in content else load_pem_private_key
-    try:
-        key = load(content, password=None)
-    except (TypeError, ValueError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise InvalidInput(f"{path} is not a private key made by `dynamite keys`")
-    return key
 
 
 _Authority = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
@@ -155,8 +152,8 @@ def _authority(folder: Path) -> _Authority:
     """Read the certificate authority in a folder, or make it if it is missing."""
     certificate_file, key_file = folder / "ca.pem", folder / "ca.key"
     if certificate_file.exists() and key_file.exists():
-        key = read_private_key(key_file)
-        return x509.load_pem_x509_certificate(certificate_file.read_bytes()), key
+        check_pair(certificate_file, key_file)
+        return read_certificate(certificate_file), read_private_key(key_file)
     key = ec.generate_private_key(ec.SECP384R1())
     builder = _builder("dynamite training", "dynamite training", key.public_key())
     usage = x509.KeyUsage(

@@ -50,16 +50,23 @@ class Mailbox:
 
     Attributes:
         heard_at: When the server last took a request as a sign of life, by the monotonic clock.
+        is_waiting: Whether a question for a message is at the server, which then knows that this
+            node is alive.
     """
 
     def __init__(self, client: FleetHttpClient, node: Node, call: Call) -> None:
         self._client, self._node, self._call = client, node, call
         self.heard_at = -math.inf
+        self.is_waiting = False
         self._takes_whole = True  # until the server says that it does not
 
     def receive(self) -> Message | None:
         """Return the next message; None if there is none."""
-        answer = self._post(PULL, [])
+        self.is_waiting = self._takes_whole
+        try:
+            answer = self._post(PULL, [])
+        finally:
+            self.is_waiting = False
         if answer is None:
             response = self._call(self._client.PullMessages, PullMessagesRequest(node=self._node))
             return self._fetch(response) if response.messages_list else None

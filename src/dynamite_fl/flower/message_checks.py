@@ -92,6 +92,8 @@ def check_introduction(
     name = introduction.name
     if not 0 < len(name) <= _MAX_NAME_LENGTH or not name.isprintable():
         raise Malformed(f"its name must be 1 to {_MAX_NAME_LENGTH} printable characters")
+    if name != name.strip() or name.startswith("#"):  # a line of excluded.txt would be read so
+        raise Malformed("its name must not begin with # or with a space, nor end with a space")
     check_whole("samples", introduction.samples, least=1, most=max_samples)
     check_number("samples_per_second", introduction.samples_per_second)
     check_number("seconds", introduction.seconds)

@@ -5,8 +5,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from flwr.app import Message, RecordDict
-from flwr.common.constant import ErrorCode
+import httpx
+from flwr.app import Error, Message, Metadata, RecordDict
+from flwr.app.message import make_message
+from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
 
 from dynamite_fl.flower.plain_text import plain
 
@@ -103,8 +105,22 @@ class Messenger:
         self._overdue |= set(message_ids)
 
     def pull_reply(self, message_id: str) -> Message | None:
-        """Return the reply to a message; None if it has not arrived."""
-        return next(iter(self.grid.pull_messages([message_id])), None)
+        """Return the reply to a message; None if it has not arrived.
+
+        Flower puts the parts of a reply together here, and a node may have sent any bytes. What is
+        no message becomes an error of its sender, so that it harms nobody else.
+        """
+        try:
+            reply = next(iter(self.grid.pull_messages([message_id])), None)
+            if reply is None or reply.has_content() != reply.has_error():
+                return reply
+            reason = "it has neither content nor an error"
+        except (httpx.HTTPError, OSError):  # the Grid itself cannot be reached
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+        self._give_up([message_id])
+        return _unreadable(message_id, reason)
 
     def exchange(
         self,
@@ -170,3 +186,20 @@ class Messenger:
         self._overdue = {
             message_id for message_id in self._overdue if self.pull_reply(message_id) is None
         }
+
+
+def _unreadable(message_id: str, reason: str) -> Message:
+    """Return an error in the place of a reply that is no message."""
+    metadata = Metadata(
+        run_id=0,
+        message_id="",
+        src_node_id=SUPERLINK_NODE_ID,
+        dst_node_id=SUPERLINK_NODE_ID,
+        reply_to_message_id=message_id,
+        group_id="",
+        created_at=0.0,
+        ttl=0.0,
+        message_type="system",
+    )
+    code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
+    return make_message(metadata, error=Error(code=code, reason=f"no message: {reason}"))

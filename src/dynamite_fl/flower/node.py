@@ -30,7 +30,8 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from dynamite_fl.flower.keys import NodeKeys, read_private_key
+from dynamite_fl.flower.key_checks import read_private_key
+from dynamite_fl.flower.keys import NodeKeys
 from dynamite_fl.flower.mailbox import Mailbox
 from dynamite_fl.flower.messages import NOTICE, Notice, from_content
 from dynamite_fl.flower.plain_text import plain
@@ -42,10 +43,11 @@ _log = logging.getLogger(__name__)
 _identity = threading.Lock()
 _HEARTBEAT_SECONDS = 10.0  # the server drops a node after twice this time without a heartbeat
 _HEARTBEAT_PAUSE = 4.0  # between two of them; an HTTP connection that is idle for 5 s is closed
+_WAIT_SECONDS = 15.0  # a question for a message is answered within 10 s
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.02, 0.25  # between two checks for a message
 _POLL_SHARE = 0.05  # of the time waited so far, so a message is found at most 5 % later
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 10.0  # before the next attempt to connect
-_MAX_SECONDS_UNREACHABLE = 15.0  # before a connection to the server is given up
+_MAX_SECONDS_UNREACHABLE = 60.0  # before a connection to the server is given up
 _RETRY_SECONDS = 0.2  # before a failed request is repeated
 
 
@@ -105,6 +107,7 @@ class Node:
                 NodeAuthHttpInterceptor(*key_pair),
             ],
         ) as client:
+            client._client.follow_redirects = False  # the server sends this node nowhere else
             public = public_key_to_bytes(key_pair[1])
             if self.keys is None:
                 client.RegisterNode(RegisterNodeFleetRequest(public_key=public))
@@ -162,7 +165,8 @@ class _Connection:
         """Tell the server now and then that this node is alive, while no other request does."""
         request = SendNodeHeartbeatRequest(node=self._node, heartbeat_interval=_HEARTBEAT_SECONDS)
         while not self.over.wait(_HEARTBEAT_PAUSE):
-            if time.monotonic() - self._mailbox.heard_at < _HEARTBEAT_PAUSE:
+            silent = time.monotonic() - self._mailbox.heard_at
+            if silent < (_WAIT_SECONDS if self._mailbox.is_waiting else _HEARTBEAT_PAUSE):
                 continue
             try:
                 if self._mailbox.say_alive():

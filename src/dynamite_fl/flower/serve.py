@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from dynamite_fl.errors import RunFolderError
 from dynamite_fl.flower.keys import ServerKeys
 from dynamite_fl.flower.plain_text import plain
 from dynamite_fl.flower.superlink import SuperLink
@@ -46,7 +47,9 @@ def open_superlink(
 @contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
     """Write what this package logs to a file."""
-    handler = logging.FileHandler(path)
+    if path.exists() and not path.is_file():  # to open a pipe would mean to wait
+        raise RunFolderError(f"{path} is not a regular file: remove it")
+    handler = _LogFile(path)
     handler.setFormatter(_OneLine("%(asctime)s %(message)s"))
     logger = logging.getLogger("dynamite_fl")
     logger.setLevel(logging.INFO)
@@ -56,6 +59,13 @@ def _logging_to(path: Path) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A log that loses its lines while the disk is full, and says nothing on the screen."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  as in logging
+        """Leave out a line that cannot be written."""
 
 
 class _OneLine(logging.Formatter):

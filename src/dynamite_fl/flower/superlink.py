@@ -36,6 +36,7 @@ from dynamite_fl.flower.connections import connections_that_fit
 from dynamite_fl.flower.fleet_rules import FleetRules
 from dynamite_fl.flower.in_process import InProcessRuntime, find_messages_quickly
 from dynamite_fl.flower.keys import ServerKeys
+from dynamite_fl.flower.presence import Presence
 from dynamite_fl.flower.waiting_room import WaitingRoom
 from dynamite_fl.flower.web_server import CountedProtocol, WebServer
 from dynamite_fl.flower.whole_messages import WholeMessages
@@ -43,7 +44,7 @@ from dynamite_fl.flower.whole_messages import WholeMessages
 _SECONDS_TO_START = 20.0
 _SECONDS_TO_STOP = 5.0
 _BACKLOG = 1024  # connections that wait to be accepted, as when all nodes come at once
-_SECONDS_IDLE = 60  # before a known node's connection is closed, so that it need not shake hands
+_SECONDS_IDLE = 300  # before a known node's connection is closed, so that it need not shake hands
 
 
 class SuperLink:
@@ -85,6 +86,7 @@ class SuperLink:
             for name, key in node_keys.items()
         }
         self.rules, self._waiting_room = FleetRules(self._state), WaitingRoom(self._state)
+        self.connections = connections_that_fit()
         self.grid, self._task = self._start_run()
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -94,7 +96,6 @@ class SuperLink:
                 f"the server cannot listen at {host}, port {port}: {error.strerror}"
             ) from None
         self.port: int = self._socket.getsockname()[1]
-        self.connections = connections_that_fit()
         self._server = WebServer(self._config(), self.connections)
         self._thread = threading.Thread(target=self._serve, name="superlink", daemon=True)
         self._heartbeat = HeartbeatSender(
@@ -140,6 +141,7 @@ class SuperLink:
                     state=self._state,
                     rules=self.rules,
                     waiting_room=self._waiting_room,
+                    trust=self.connections.trust,
                     is_verified=keys is not None,
                 ),
                 Middleware(BaseHTTPMiddleware, dispatch=http_error_translator),
@@ -185,7 +187,8 @@ class SuperLink:
         TaskIdentity.task_id, TaskIdentity.run_id = task.task_id, run_id
         TaskIdentity.node_id = SUPERLINK_NODE_ID
         grid = ForgettingGrid(token="in-process")  # noqa: S106  it never leaves the process
-        runtime = InProcessRuntime(state, task)
+        grid.refresh = Presence(state, self.connections).refresh
+        runtime = InProcessRuntime(state, task, grid.refresh)
         grid.forget, grid.on_push = self.rules.forget, self._waiting_room.call
         grid.arrived = runtime.arrived
         grid.set_run(run)
@@ -200,11 +203,18 @@ class ForgettingGrid(HttpGrid):
         forget: Removes the messages with these ids, and what came of their replies.
         on_push: Called with the ids of nodes for which there are messages now.
         arrived: Returns which of the messages with these ids have a reply, or never get one.
+        refresh: Brings up to date which nodes are there.
     """
 
     forget: Callable[[Iterable[str]], None]
     on_push: Callable[[Iterable[int]], None]
     arrived: Callable[[Iterable[str]], list[str]]
+    refresh: Callable[[], None]
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the ids of the nodes that are connected."""
+        self.refresh()
+        return super().get_node_ids()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Send messages, and wake the nodes that wait for them."""

@@ -14,7 +14,9 @@ from flwr.proto.fleet_pb2 import PullMessagesRequest
 
 from dynamite_fl.flower.in_process import has_message
 
-WAIT_SECONDS = 2.0  # a node that leaves is noticed this late at most
+WAIT_SECONDS = 2.0  # the least wait; a node that leaves is noticed this late
+_MOST_WAIT_SECONDS = 10.0
+_QUESTIONS_PER_SECOND = 25  # of all nodes; with more nodes, each of them waits for longer
 
 
 class WaitingRoom:
@@ -40,9 +42,10 @@ class WaitingRoom:
         self._loop = asyncio.get_running_loop()
         event = self._waiting.setdefault(node_id, asyncio.Event())
         event.clear()
+        longer = min(len(self._waiting) / _QUESTIONS_PER_SECOND, _MOST_WAIT_SECONDS)
         if not has_message(self._state, node_id):
             try:
-                await asyncio.wait_for(event.wait(), WAIT_SECONDS)
+                await asyncio.wait_for(event.wait(), max(WAIT_SECONDS, longer))
             except TimeoutError:
                 return
 

@@ -15,6 +15,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from dynamite_fl.flower.connections import SECONDS_FOR_STRANGERS, Address, Connections
 
 _PAUSE_SECONDS = 0.2  # if no connection can be accepted, for example for want of files
+# A machine that was switched off does not close its connections: the system asks after 20 s of
+# silence whether it is there, every 5 s, and closes them after four questions without an answer.
+_KEEP_ALIVE = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 
 
 class WebServer(uvicorn.Server):
@@ -47,6 +50,7 @@ class WebServer(uvicorn.Server):
             except OSError:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
+            _ask_whether_alive(connection)
             address = (str(peer[0]), int(peer[1]))
             self._start(self._serve_connection(connection, address))
             await asyncio.sleep(0)  # others have their turn too, however many are waiting
@@ -94,6 +98,14 @@ class WebServer(uvicorn.Server):
         self._tasks.add(task)  # a loop itself keeps no reference to its tasks
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _ask_whether_alive(connection: socket.socket) -> None:
+    """Let the system close a connection if the machine at its other end is gone."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE.items():
+        if hasattr(socket, name):  # not every system has all of them
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class CountedProtocol(H11Protocol):

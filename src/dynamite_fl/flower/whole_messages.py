@@ -9,7 +9,7 @@ Flower's protocol as before.
 """
 
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastapi import HTTPException
@@ -32,6 +32,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dynamite_fl.flower.auth import MAX_REQUEST_BYTES, is_signed_by
+from dynamite_fl.flower.connections import Address
 from dynamite_fl.flower.fleet_rules import FleetRules
 from dynamite_fl.flower.waiting_room import WaitingRoom
 
@@ -49,6 +50,7 @@ class WholeMessages:
         state: The state of the SuperLink.
         rules: What nodes may send.
         waiting_room: Where nodes wait for an order.
+        trust: Called with the address of a sender and its public key, whose signature is verified.
         is_verified: Whether signatures were verified before.
     """
 
@@ -58,11 +60,13 @@ class WholeMessages:
         state: Any,
         rules: FleetRules,
         waiting_room: WaitingRoom,
+        trust: Callable[[Address, bytes], None],
         *,
         is_verified: bool,
     ) -> None:
         self._app, self._state, self._rules = app, state, rules
-        self._waiting_room, self._is_verified = waiting_room, is_verified
+        self._waiting_room, self._trust = waiting_room, trust
+        self._is_verified = is_verified
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -75,7 +79,10 @@ class WholeMessages:
     async def _respond(self, request: Request) -> Response:
         body = await request.body()
         try:
-            node = await run_in_threadpool(self._sender, request)
+            key = b64decode(request.headers.get(FLEET_HTTP_PUBLIC_KEY_HEADER, ""))
+            node = await run_in_threadpool(self._sender, request, key)
+            if request.client is not None:
+                self._trust((request.client.host, request.client.port), key)
             if request.url.path == PULL:
                 await self._waiting_room.wait(node.node_id)
                 parts = await run_in_threadpool(self._pull, node)
@@ -89,9 +96,8 @@ class WholeMessages:
             return PlainTextResponse(f"refused: {error}\n", 400)
         return Response(BytesList(vals=parts).SerializeToString())
 
-    def _sender(self, request: Request) -> Node:
+    def _sender(self, request: Request, key: bytes) -> Node:
         """Return the node whose key has signed a request, and note that it is alive."""
-        key = b64decode(request.headers.get(FLEET_HTTP_PUBLIC_KEY_HEADER, ""))
         if self._is_verified or is_signed_by([key], request.headers):
             node_id = self._state.get_node_id_by_public_key(key)
             if node_id is not None:

@@ -127,6 +127,9 @@ def judge_last_model(
 ) -> tuple[Progress, Evaluation, bool]:
     """Judge the last model by its test loss, as no later round measures its loss.
 
+    With differential privacy, the last model is compared with the first one, and nothing else is
+    known: test data is not protected, so that this spends nothing.
+
     Returns:
         The progress and the evaluation, both of the last good model if the last model is ruined;
         and whether that is so.
@@ -134,9 +137,27 @@ def judge_last_model(
     Raises:
         Diverged: The last good model has learned nothing.
     """
+    if training.privacy is not None:
+        _warn_if_no_better(training, progress, evaluation)
+        return progress, evaluation, False
     judged = _last_good_model(training, progress, evaluation)
     _warn_of_the_rate(training, progress)
     return judged
+
+
+def _warn_if_no_better(training: Training, progress: Progress, evaluation: Evaluation) -> None:
+    """Warn if the last model of a private training has a larger test loss than the first one."""
+    first = training.engine.evaluate(training.engine.first_weights(), progress.ledger.rounds)
+    if evaluation.loss < first.loss:
+        return
+    warnings.warn(
+        f"the loss on the test data was {first.loss:.3g} before the training and is "
+        f"{evaluation.loss:.3g} now: the learning rate {progress.rate.last:.3g} or the noise is "
+        "too large; lower training.learning_rate, or have more clients in a round, fewer rounds or "
+        "a larger epsilon",
+        LearningRateWarning,
+        stacklevel=3,
+    )
 
 
 def _last_good_model(
