@@ -1,9 +1,11 @@
 """A real server at a low limit of open files, with strangers who fill it."""
 
+import os
 import resource
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -80,6 +82,25 @@ def test_strangers_neither_take_all_files_nor_keep_nodes_out(tmp_path: Path) -> 
             assert len(link.connections) < LOW_LIMIT // 2
             assert open_files() < LOW_LIMIT - 40
             assert server.admits_its_node()
+
+
+def test_a_server_without_a_file_left_goes_on_when_there_are_some(tmp_path: Path) -> None:
+    make_keys(tmp_path, ["127.0.0.1"], ["known"])
+    with few_files(), SuperLink("127.0.0.1", 0, read_server_keys(tmp_path / "server")) as link:
+        server, files = Server.at(link.port, tmp_path), list[int]()
+        with socket.socket() as early:  # which has its file already
+            try:
+                with suppress(OSError):
+                    while True:
+                        files.append(os.open(os.devnull, os.O_RDONLY))
+                early.connect(("127.0.0.1", link.port))  # the server cannot accept it
+                time.sleep(3 * web_server._PAUSE_SECONDS)
+                assert len(link.connections) == 0
+            finally:
+                for file in files:
+                    os.close(file)
+            wait_until(lambda: len(link.connections) == 1)
+        assert server.admits_its_node()
 
 
 def test_a_stranger_who_says_nothing_is_hung_up_on(
