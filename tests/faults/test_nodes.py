@@ -29,8 +29,8 @@ from dynamite_fl.flower.node import Node
 from dynamite_fl.flower.superlink import SuperLink
 from dynamite_fl.flower.whole_messages import ALIVE, PUSH, part_ids
 from dynamite_fl.flower.wire import Malformed, pack, unpack
-from tests._cli.machines import rounds_played, running, write_job
-from tests._cli.test_serve import check_history, free_port, start_nodes
+from tests._cli.machines import check_history, rounds_played, running, write_job
+from tests._cli.test_serve import free_port, start_nodes
 from tests.flower.fleet import order
 from tests.flower.machines import Machines
 from tests.flower.test_auth import Server
@@ -285,11 +285,13 @@ def test_a_second_process_with_the_same_key_is_refused(tmp_path: Path) -> None:
         second = machines.start(0)
         for index in range(1, 11):
             assert engine.run_round(order(index, weights, clients=2)).report.present.all()
-        wait_until(lambda: "and tries again: " in machines.log.read_text(), machines.log.read_text)
+        why = "another process is connected with the key of this node"
+        wait_until(lambda: why in machines.log.read_text(), machines.log.read_text)
         assert first.poll() is second.poll() is None
         assert engine.roster.connected_names == ["device 1", "device 2"]
         first.kill()
         first.wait(HANG_SECONDS)
+        engine.roster.disconnect(0, "it was killed")
         machines.wait_for_all(engine)  # the second one takes its place
         assert engine.run_round(order(11, weights, clients=2)).report.present.all()
 

@@ -22,7 +22,7 @@ def ask(fake: Fake) -> bytes:
 def silence(fake: Fake) -> None:
     """Let the last sign of life of the node be long ago."""
     fake.link._state.nodes[fake.node_id].online_until = 0.0
-    fake.link.grid.refresh.__self__._looked_at = -presence._PAUSE_SECONDS
+    fake.link._presence._looked_at = -presence._PAUSE_SECONDS
 
 
 def test_a_silent_node_with_an_open_connection_keeps_its_order(fake: Fake) -> None:
@@ -49,5 +49,5 @@ def test_a_node_that_says_that_it_leaves_is_gone_at_once(fake: Fake) -> None:
         assert fake.node_id in fake.link.grid.get_node_ids()
         left = fake.post("deactivate-node", DeactivateNodeRequest(node_id=fake.node_id))
         assert left.status_code == 200
-        fake.link.grid.refresh.__self__._looked_at = -presence._PAUSE_SECONDS
+        fake.link._presence._looked_at = -presence._PAUSE_SECONDS
         assert fake.node_id not in fake.link.grid.get_node_ids()

@@ -139,6 +139,8 @@ def _is_end(message: Message) -> bool:
 def _reason(error: Exception) -> str:
     """Return the reason that the server gave, or the text of the error."""
     if isinstance(error, httpx.HTTPStatusError):
+        if "Failed to activate SuperNode" in error.response.text:  # Flower says no more
+            return "another process is connected with the key of this node, or was 20 s ago"
         return plain(f"{error.response.status_code} {error.response.text}")
     return str(error) or type(error).__name__
 

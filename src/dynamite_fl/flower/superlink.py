@@ -87,6 +87,7 @@ class SuperLink:
         }
         self.rules, self._waiting_room = FleetRules(self._state), WaitingRoom(self._state)
         self.connections = connections_that_fit()
+        self._presence = Presence(self._state, self.connections)
         self.grid, self._task = self._start_run()
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -187,7 +188,7 @@ class SuperLink:
         TaskIdentity.task_id, TaskIdentity.run_id = task.task_id, run_id
         TaskIdentity.node_id = SUPERLINK_NODE_ID
         grid = ForgettingGrid(token="in-process")  # noqa: S106  it never leaves the process
-        grid.refresh = Presence(state, self.connections).refresh
+        grid.refresh = self._presence.refresh
         runtime = InProcessRuntime(state, task, grid.refresh)
         grid.forget, grid.on_push = self.rules.forget, self._waiting_room.call
         grid.arrived = runtime.arrived
