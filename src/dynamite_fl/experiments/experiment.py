@@ -3,7 +3,7 @@
 ``job`` holds the tables of the training job that all runs have in common. A scale (``at``), a
 panel and a contender each replace keys of it, in this order. ``like`` names an experiment whose
 job, scales, seeds, notes, panels and contenders are taken over, and whose run folders are shared;
-``select`` then lists the panels and contenders that are kept.
+``select`` then lists the scales, panels and contenders that are kept.
 """
 
 import tomllib
@@ -179,7 +179,7 @@ def experiment_from(name: str, tables: Tables) -> Experiment:
         runs_from=tables.get("like", name),
         job=tables["job"],
         at=tables["at"],
-        seeds=tables["seeds"],
+        seeds={key: tables["seeds"][key] for key in selected.get("scales", tables["seeds"])},
         notes=tables["notes"],
         panels=panels,
         contenders=contenders,
