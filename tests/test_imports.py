@@ -17,13 +17,14 @@ SOURCE = Path(dynamite_fl.__file__).parent
 
 # What every package above these modules may use. Among themselves they have rules of their own.
 BASE = {"errors", "records", "reports", "_validate", "_atomic", "_random", "_csv", "_format"}
-BASE |= {"_json", "_leading_metric", "_regular", "_traceback", "_extras"}
+BASE |= {"_allocator", "_json", "_leading_metric", "_regular", "_traceback", "_extras"}
 # What commands and ``train()`` show of a training. Rich is at home in it and in ``_cli``.
 VIEW = "_progress"
 # For every module or package at the top: what else of ours it may import. A longer name, such as
 # ``training.history``, allows only that module.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "_allocator": set(),
     "_atomic": {"errors"},
     "_format": set(),
     "_json": set(),

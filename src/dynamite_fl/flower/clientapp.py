@@ -14,6 +14,7 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from dynamite_fl._allocator import keep_freed_memory
 from dynamite_fl._random import random_stream
 from dynamite_fl.client.client import Client
 from dynamite_fl.client.local_data.store import SampleStore
@@ -123,6 +124,7 @@ class _Device:
         """Return the client; the first call makes it and restores its samples."""
         if self._client is None:
             torch.set_num_threads(1)  # two threads on busy cores can be many times slower
+            keep_freed_memory()
             client = self._make_client(context)
             if isinstance(client.incoming, SampleStore):
                 self._training = self._files(context).restore_samples(client.incoming)

@@ -26,6 +26,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
+from dynamite_fl._allocator import keep_freed_memory
 from dynamite_fl._load import user_folders
 from dynamite_fl.client.executors.executor import MakeClient
 from dynamite_fl.client.messages import ClientState, Order, Reply
@@ -215,6 +216,7 @@ def _reply(message: Message) -> Reply:
 def _run_client(maker: Any, message: Message, _: Context) -> Message:
     """Run a client's round in one of Ray's processes."""
     torch.set_num_threads(1)
+    keep_freed_memory()
     given = _unpacked(message, _ClientRound)
     client = _fetch_make_client(maker)(given.order.client)
     return Message(_packed(client.run_round(given.order, given.state)), reply_to=message)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from dynamite_fl._allocator import keep_freed_memory
 from dynamite_fl._traceback import user_traceback
 from dynamite_fl.client.executors.executor import MakeClient
 from dynamite_fl.client.messages import ClientState, Order, Reply
@@ -66,6 +67,7 @@ def work(connection: Connection, inherited: Sequence[Connection], make_client: M
     for other in inherited:
         other.close()  # otherwise the parent's end of a pipe would outlive the parent
     torch.set_num_threads(1)
+    keep_freed_memory()
     worker = _Worker(connection, make_client)
     while True:
         try:

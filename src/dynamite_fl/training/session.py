@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
+from dynamite_fl._allocator import keep_freed_memory
 from dynamite_fl.tracking.track import track_rounds
 from dynamite_fl.tracking.tracker import TrackedRun
 from dynamite_fl.training.checkpoint import restore, save, save_result
@@ -99,6 +100,7 @@ class Session:
             RunFolderError: The folder is in use, damaged or of another training.
             Diverged: Not one update of a round can be averaged.
         """
+        keep_freed_memory()
         with closing(self.training.engine), one_thread():
             progress = begin(self.training)
             with nullcontext() if self.folder is None else self.folder.held():
