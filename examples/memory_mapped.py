@@ -48,4 +48,4 @@ def make_task(folder: str = "mapped-data", samples: int = 20_000) -> fl.Task:
 
 if __name__ == "__main__":
     limits = fl.Limits(deadline=60, budget=60, cost_per_sample=0.0005, cost_per_round=1)
-    print(fl.train(make_task(), devices="testbed5", limits=limits, learning_rate=0.01))
+    print(fl.train(make_task(), devices="testbed5", limits=limits))

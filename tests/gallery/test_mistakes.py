@@ -11,7 +11,7 @@ _MODULE = """
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 import dynamite_fl as fl
 
 X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
@@ -26,6 +26,12 @@ class Numbered(Dataset):
         if row == self.row and self.label is None:
             raise KeyError(f"row {row}")
         return X[row], self.label if row == self.row else int(Y[row])
+
+class Endless(IterableDataset):
+    def __len__(self):
+        return 60
+    def __iter__(self):
+        yield from zip(X, Y)
 
 class Net(nn.Sequential):
     def __init__(self):
@@ -66,6 +72,9 @@ MISTAKES = {
     "train_data=(X.double(), Y)": "convert the data, such as inputs.float()",
     "train_data=(X / 0, Y)": "has NaN or infinity: remove or replace such values",
     "train_data=(X, Y[1:])": "has 60 inputs, but 59 targets: each input needs one target",
+    "train_data=[{'x': X[0], 'labels': 1}]": "Task.train_data[0] is one sample: give (inputs, targ",
+    "train_data=Endless()": "is an IterableDataset, of which no single sample can be loaded",
+    "loss=nn.NLLLoss()": "use nn.CrossEntropyLoss, which takes them as they come from a linear",
     "train_data=X": "Task.train_data is a Tensor without targets: give a pair (inputs, targets)",
     "test_data=(X[:0], Y[:0])": "are empty: they need at least one sample",
     "test_data=None": "the task has no test data: give Task.test_data",

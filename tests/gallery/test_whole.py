@@ -66,6 +66,7 @@ def test_a_cluster_computes_what_a_simulation_computes(example: Example, tmp_pat
     if example.data:
         arguments[example.data] = str(tmp_path / "data")
     tables = {
+        "averaging": "mean",  # nodes have another default
         "task": {"use": f"{example.name}:make_task", **arguments},
         "devices": {"samples_per_second": [100.0, 200.0]},
         "limits": {

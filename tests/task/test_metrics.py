@@ -224,6 +224,15 @@ def test_an_accuracy_also_says_which_outputs_are_correct() -> None:
 
 
 @needs_torchmetrics
+def test_an_auc_of_one_class_is_undefined() -> None:
+    """Torchmetrics itself returns 0, which would make such a client the worst of all."""
+    auc = as_metric("auc", "BinaryAUROC")
+    for target in (0, 1):
+        assert math.isnan(auc.compute([SCORES], [torch.full_like(IS_TRUE, target)]))
+    assert 0 < auc.compute([SCORES], [IS_TRUE]) < 1
+
+
+@needs_torchmetrics
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

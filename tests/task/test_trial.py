@@ -44,6 +44,23 @@ class Items(Dataset[Any]):
         return self.items[index]
 
 
+def net_with_shared_layer(*, freeze: bool = False) -> Callable[[], nn.Module]:
+    layer = nn.Linear(3, 3).requires_grad_(not freeze)
+    return lambda: nn.Sequential(layer, nn.Linear(3, 2))
+
+
+def net_with_shared_table() -> Callable[[], nn.Module]:
+    """A parameter of a model's own, which has the memory of a tensor that others have as well."""
+    table = torch.ones(2, 3)
+
+    def make() -> nn.Module:
+        model = nn.Linear(3, 2)
+        model.weight = nn.Parameter(table)
+        return model
+
+    return make
+
+
 def step(model: nn.Module, batch: Any) -> Tensor:
     inputs, labels = batch
     return nn.functional.cross_entropy(model(inputs), labels)
@@ -59,6 +76,7 @@ def step(model: nn.Module, batch: Any) -> Tensor:
         replace(TASK, train_data=Items((torch.ones(3), 1)), metrics=[]),
         replace(TASK, train_data=[(INPUTS, LABELS), Items((torch.ones(3), 1), (torch.ones(3), 0))]),
         replace(TASK, model=lambda: nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))),
+        replace(TASK, model=net_with_shared_layer(freeze=True)),
         replace(
             TASK, model=lambda: nn.Sequential(nn.LazyLinear(5), nn.Dropout(), nn.LazyLinear(2))
         ),
@@ -104,6 +122,8 @@ def same_net() -> Callable[[], nn.Module]:
         ),
         ({"model": lambda: "net"}, "Task.model returned a str: it must return an nn.Module"),
         ({"model": same_net()}, r"returns the same model each time.*copy\.deepcopy\(model\)"),
+        ({"model": net_with_shared_layer()}, r"share the memory of 0\.weight.*copy\.deepcopy"),
+        ({"model": net_with_shared_table()}, r"share the memory of weight.*tensor\.clone\(\)"),
         ({"train_data": Items(torch.ones(3))}, "a batch is a Tensor without targets"),
         ({"train_data": Items({"x": torch.ones(3)})}, "none of them is labels"),
         (
@@ -132,6 +152,17 @@ def sum_of_step(model: nn.Module, batch: Any) -> Tensor:
     return 2 * step(model, batch) * len(batch[0])
 
 
+def step_with_gradient(model: nn.Module, batch: Any) -> Tensor:
+    loss = step(model, batch)
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss
+
+
+PROBABILITIES: dict[str, Any] = {
+    "loss": nn.BCELoss(),
+    "model": lambda: nn.Sequential(nn.Linear(3, 1), nn.Hardtanh(-2, -1)),
+    "train_data": (INPUTS, LABELS[:, None].float()),
+}
 MEAN_OF_OUTPUTS: dict[str, Any] = {  # as many numbers as outputs, whatever the number of samples
     "loss": lambda outputs, _: outputs.square().mean(dim=0),
 }
@@ -160,6 +191,11 @@ MEAN_OF_OUTPUTS: dict[str, Any] = {  # as many numbers as outputs, whatever the 
         ({"model": lambda: nn.Embedding(3, 2)}, r"an nn\.Embedding needs whole numbers"),
         ({"loss": nn.CrossEntropyLoss(reduction="sum")}, "returns the sum over a batch, not the m"),
         ({"loss": None, "training_step": sum_of_step}, r"Task\.training_step returns the sum over"),
+        ({"loss": None, "training_step": step_with_gradient}, r"leave loss\.backward\(\) out"),
+        ({"train_data": (INPUTS, torch.eye(2).long()[LABELS])}, r"targets\.argmax\(dim=1\), or"),
+        ({"train_data": Items((torch.ones(3), "cat"), (torch.ones(3), "dog"))}, "number the class"),
+        (PROBABILITIES, r"nn\.BCELoss takes probabilities: use nn\.BCEWithLogitsLoss"),
+        ({"model": lambda: nn.Sequential(nn.Linear(3, 2), nn.Softmax(dim=1))}, "leave the softmax"),
         (MEAN_OF_OUTPUTS, r"returned torch\.float32 of the shape \(2,\) for 3 samples"),
     ],
 )

@@ -118,7 +118,9 @@ def batch_length(batch: Batch) -> int:
     for tensor in tensors_in(batch):
         if tensor.dim():
             return len(tensor)
-    raise InvalidInput("a batch holds no tensor: Task.collate_fn must return tensors")
+    raise InvalidInput(
+        "a batch holds no tensor: Task.collate_fn must return tensors in a tuple, list or dict"
+    )
 
 
 def to_device(nest: Any, device: torch.device) -> Any:

@@ -7,6 +7,7 @@ first metric of a task leads: comparisons, targets and reports use it.
 import importlib.util
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -32,6 +33,7 @@ RESERVED |= {"local_steps", "batch_mean", "batch_least", "batch_most", "batch_si
 RESERVED |= {"step_seconds", "comm_seconds", "arrived", "returned", "epsilon"}
 # Words in the names of metrics of which lower is better.
 _ERRORS = {"error", "loss", "mse", "rmse", "mae", "mape", "nll", "perplexity", "distance"}
+_UNDEFINED = "No (positive|negative) samples in targets"  # a warning of torchmetrics
 
 
 @dataclass(frozen=True, init=False)
@@ -221,7 +223,8 @@ def _torchmetric_value(metric: Any, outputs: Sequence[Any], targets: Sequence[An
     """Return the value of a torchmetrics object, of all batches as one if they can be joined.
 
     Many classes take outputs for probabilities if all of a batch are between 0 and 1, and for
-    logits otherwise. One batch must not be taken for another kind than the others.
+    logits otherwise. One batch must not be taken for another kind than the others. Torchmetrics
+    warns and returns 0 if targets have one class only, of which an AUC is undefined.
     """
     metric = deepcopy(metric)
     metric.reset()
@@ -230,7 +233,12 @@ def _torchmetric_value(metric: Any, outputs: Sequence[Any], targets: Sequence[An
             outputs, targets = [_join(outputs)], [_join(targets)]
     for batch_outputs, batch_targets in zip(outputs, targets, strict=True):
         metric.update(batch_outputs, batch_targets)
-    return metric.compute()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", _UNDEFINED)
+        try:
+            return metric.compute()
+        except UserWarning:
+            return math.nan
 
 
 def _one_number(value: Any) -> float:

@@ -40,6 +40,19 @@ _ADVICE = {
     r"index out of range in self": (
         "an input is not less than the number of rows of an nn.Embedding, or is negative"
     ),
+    r"input should be between 0 and 1": (
+        "nn.BCELoss takes probabilities: use nn.BCEWithLogitsLoss, or end the model with a sigmoid"
+    ),
+    r"backward through the graph a second time": (
+        "Task.training_step returns the loss, and its gradient is computed afterwards: leave "
+        "loss.backward() out"
+    ),
+    r"floating point type for target with class probabilities": (
+        "give the class of each sample, such as targets.argmax(dim=1), or targets.float()"
+    ),
+    r"argument 'target' .* must be Tensor, not (tuple|list|str)": (
+        "targets must be numbers or tensors: if they are names of classes, number the classes"
+    ),
     r"must be Tensor, not (list|str)": (
         "samples must hold tensors or numbers, such as those of dataset.with_format('torch'), or "
         "Task.collate_fn must make tensors of them"

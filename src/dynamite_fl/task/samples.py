@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import IntArray
@@ -110,6 +110,11 @@ def as_samples(field: str, data: Any, collate: Collate | None = None) -> Samples
             f"{field} is a DataLoader: give its dataset, because a controller chooses batch sizes; "
             "a collate_fn of its own is Task.collate_fn"
         )
+    if isinstance(data, IterableDataset):
+        raise InvalidInput(
+            f"{field} is an IterableDataset, of which no single sample can be loaded: give a "
+            "dataset with __getitem__ and __len__, or a pair (inputs, targets)"
+        )
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
         raise InvalidInput(
             f"{field} is a {type(data).__name__}: give a pair (inputs, targets), a dataset with "
@@ -143,9 +148,8 @@ def split_rows(samples: Samples, rows: IntArray) -> Sequence[IntArray]:
 def _of_client(field: str, client: int, data: Any, collate: Collate | None) -> Samples:
     """Return one client's data; refuse a list of samples, which looks like a list of clients."""
     last = data[-1] if isinstance(data, tuple) and data else None
-    is_sample = isinstance(last, int | float | str | np.generic) or (
-        isinstance(last, Tensor) and last.dim() == 0
-    )
+    is_sample = isinstance(data, Mapping) or isinstance(last, int | float | str | np.generic)
+    is_sample |= isinstance(last, Tensor) and last.dim() == 0
     if isinstance(data, list) or is_sample:
         kind = "one sample" if is_sample else "a list"
         raise InvalidInput(

@@ -22,6 +22,7 @@ from dynamite_fl.task.broadcasting import compares_all_pairs
 from dynamite_fl.task.keyed_random import keyed_random
 from dynamite_fl.task.metrics import Metric, binary_accuracy
 from dynamite_fl.task.mistakes import explained, shapes
+from dynamite_fl.task.output_kind import check_output_kind
 from dynamite_fl.task.task import Task, TrainingStep
 from dynamite_fl.task.trial_samples import all_batches, trial_batches
 from dynamite_fl.task.unseen_labels import warn_of_unseen_labels
@@ -47,11 +48,7 @@ def try_task(task: Task, *, needs_test_data: bool = True, needs_train_data: bool
     """
     with explained("Task.model", "it is called without arguments, such as lambda: Net(10)"):
         model = task.new_model(seed=0)
-        if task.new_model(seed=0) is model:
-            raise InvalidInput(
-                "Task.model returns the same model each time, so that one training would change "
-                "it for the next: let it make a new one, or return copy.deepcopy(model)"
-            )
+        _refuse_shared(model, task.new_model(seed=0))
     with keyed_random(random_stream(0, "trial"), torch.device("cpu")):
         if needs_train_data or task.has_train_data:
             buffers = {name: buffer.clone() for name, buffer in _sent_buffers(model).items()}
@@ -62,6 +59,29 @@ def try_task(task: Task, *, needs_test_data: bool = True, needs_train_data: bool
             _try_evaluation(task, model, trial_batches(task.test, "test_data"))
     if needs_train_data and needs_test_data:  # one machine of several may have some classes only
         warn_of_unseen_labels(task)
+
+
+def _refuse_shared(model: nn.Module, other: nn.Module) -> None:
+    """Refuse two new models if one has memory of what is trained in the other."""
+    if model is other:
+        raise InvalidInput(
+            "Task.model returns the same model each time, so that one training would change "
+            "it for the next: let it make a new one, or return copy.deepcopy(model)"
+        )
+    places = {tensor.data_ptr() for tensor in _sent_tensors(other).values()} - {0}
+    for name, tensor in _sent_tensors(model).items():
+        if tensor.data_ptr() in places:
+            raise InvalidInput(
+                f"the models that Task.model returns share the memory of {name}, so that one "
+                "training would change it for the next: copy what is made outside of the function, "
+                "by copy.deepcopy(layer) or tensor.clone()"
+            )
+
+
+def _sent_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return the trained weights and the buffers that are sent."""
+    trained = {name: w for name, w in model.named_parameters() if w.requires_grad}
+    return {**trained, **_sent_buffers(model)}
 
 
 def _try_training(task: Task, model: nn.Module, batch: Batch) -> None:
@@ -170,6 +190,7 @@ def _try_loss(task: Task, model: nn.Module, batch: Batch) -> Tensor:
         action = f"Task.loss, on outputs of {shapes(outputs)}, targets of {shapes(targets)},"
         with explained(action, "it is called with outputs and targets"):
             loss = loss_of(outputs, targets)
+        check_output_kind(task.loss, outputs)
         _refuse_all_pairs(field, loss_of, outputs, targets)
     _check_loss(field, loss, samples)
     return loss
