@@ -24,6 +24,7 @@ OTHER_TESTS = {
     "gallery/test_memory.py": "whole trainings: data that is larger than memory",
     "gallery/test_models.py": "whole trainings: models of every kind",
     "gallery/test_own_data.py": "whole trainings: machines with data of their own",
+    "gallery/test_projects.py": "whole trainings: projects of ordinary kinds",
     "gallery/test_whole.py": "examples/, as they are",
     "report/test_browser.py": "reports in a real browser",
     "test_deploy.py": "the guide to real machines",
