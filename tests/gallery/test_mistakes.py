@@ -73,6 +73,7 @@ MISTAKES = {
     "train_data=(X / 0, Y)": "has NaN or infinity: remove or replace such values",
     "train_data=(X, Y[1:])": "has 60 inputs, but 59 targets: each input needs one target",
     "train_data=[{'x': X[0], 'labels': 1}]": "Task.train_data[0] is one sample: give (inputs, targ",
+    "train_data={'train': Numbered()}": "or one of the datasets that it holds, such as data['tr",
     "train_data=Endless()": "is an IterableDataset, of which no single sample can be loaded",
     "loss=nn.NLLLoss()": "use nn.CrossEntropyLoss, which takes them as they come from a linear",
     "train_data=X": "Task.train_data is a Tensor without targets: give a pair (inputs, targets)",

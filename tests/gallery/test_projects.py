@@ -194,7 +194,7 @@ def several_tasks() -> fl.Task:
         kind = functional.cross_entropy(outputs["kind"], targets["kind"])
         return kind + functional.mse_loss(outputs["size"], targets["size"])
 
-    def share(outputs: Any, targets: Any) -> Tensor:
+    def share(outputs: Any, targets: Any) -> Any:
         return (outputs["kind"].argmax(dim=1) == targets["kind"]).float().mean()
 
     return fl.Task(
@@ -227,7 +227,7 @@ def graphs() -> fl.Task:
         sizes = torch.tensor([len(part) for part in nodes])
         return {
             "nodes": torch.cat(nodes),
-            "edges": torch.block_diag(*edges),
+            "edges": torch.block_diag(*edges),  # type: ignore[no-untyped-call]
             "graph": torch.repeat_interleave(torch.arange(len(rows)), sizes),
             "labels": torch.tensor(labels),
         }
@@ -290,10 +290,9 @@ def reparametrised() -> nn.Module:
 
 
 def lazy() -> nn.Module:
-    convolution = [nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d(), nn.ReLU()]
-    return nn.Sequential(
-        nn.Unflatten(1, (1, 2, 4)), nn.ZeroPad2d(1), *convolution, nn.Flatten(), nn.LazyLinear(3)
-    )
+    image = nn.Sequential(nn.Unflatten(1, (1, 2, 4)), nn.ZeroPad2d(1))
+    convolution = nn.Sequential(nn.LazyConv2d(4, 3), nn.LazyBatchNorm2d(), nn.ReLU())
+    return nn.Sequential(image, convolution, nn.Flatten(), nn.LazyLinear(3))
 
 
 def compiled() -> nn.Module:

@@ -11,7 +11,9 @@ from dynamite_fl.task.output_kind import check_output_kind
 
 @pytest.fixture
 def logits() -> Tensor:
-    return nn.Linear(4, 3)(torch.randn(5, 4, generator=torch.Generator().manual_seed(0)))
+    inputs = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    outputs: Tensor = nn.Linear(4, 3)(inputs)
+    return outputs
 
 
 WRONG = [

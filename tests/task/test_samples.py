@@ -231,7 +231,7 @@ def test_rows_are_split_by_client() -> None:
         ((X.to_sparse(), Y), "data inputs are a sparse tensor: give a dense one"),
         (X, r"data is a Tensor without targets: give a pair"),
         (X.numpy(), r"data is a ndarray without targets"),
-        ({"x": X}, r"data is a dict without targets"),
+        ({"x": X}, r"data is a dict: give a pair .* or one of the datasets"),
         ("digits", r"data is a str without targets"),
         (iter([1]), r"data is a list_iterator: give a pair \(inputs, targets\), a dataset"),
         (3, r"data is a int: give a pair"),

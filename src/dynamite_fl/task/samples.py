@@ -120,7 +120,12 @@ def as_samples(field: str, data: Any, collate: Collate | None = None) -> Samples
             f"{field} is a {type(data).__name__}: give a pair (inputs, targets), a dataset with "
             "__getitem__ and __len__, or a list with one of these for each client"
         )
-    if isinstance(data, Tensor | np.ndarray | Mapping | str):
+    if isinstance(data, Mapping):
+        raise InvalidInput(
+            f"{field} is a {type(data).__name__}: give a pair (inputs, targets), or one of the "
+            "datasets that it holds, such as data['train']"
+        )
+    if isinstance(data, Tensor | np.ndarray | str):
         raise InvalidInput(
             f"{field} is a {type(data).__name__} without targets: give a pair (inputs, targets)"
         )
