@@ -1,6 +1,10 @@
 """Tests and examples that need an extra are left out where it is not installed."""
 
+import os
 from importlib.util import find_spec
+
+# One torch thread per process, child processes included: two on busy cores can be much slower.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 NEEDS = {
     "flwr": [

@@ -8,9 +8,6 @@ from unittest.mock import patch
 import pytest
 from hypothesis import settings
 
-# One torch thread per process, child processes included: two on busy cores can be much slower.
-os.environ["OMP_NUM_THREADS"] = "1"
-
 # `make test` has the same few cases in every run, so that a failure seen once is seen again;
 # `make test-all` has many, and others each time.
 settings.register_profile(

@@ -18,6 +18,7 @@ SHORT = (
     "task.model=softmax",
     "training.evaluate_every=2",
     "limits.rounds=12",
+    "limits.max_local_steps=10",
     "limits.budget=40",  # small batches, so that M_i can be measured
 )
 STREAM = (
