@@ -125,10 +125,12 @@ def _run(line: str, folder: Path, *, in_process: bool) -> str:
 
 
 def _run_in_shell(line: str, folder: Path) -> str:
+    """Run a command as a user does; the figures in documents are of a processor with AVX2."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    own = {"COLUMNS": "80", "PYTHONIOENCODING": "utf-8", "ATEN_CPU_CAPABILITY": "avx2"}
     result = subprocess.run(
         ["/bin/bash", "-c", line],
-        env={**os.environ, "PATH": path, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"},
+        env={**os.environ, "PATH": path, **own},
         cwd=folder,
         capture_output=True,
         text=True,

@@ -114,7 +114,7 @@ def train(
         final_rate: The learning rate when the limits are used up, as a share of ``learning_rate``.
             It has no effect if the schedule is ``constant``.
         seed: The seed of everything that is drawn at random. The same seed gives the same result,
-            to the bit.
+            to the bit on the same kind of processor and version of PyTorch.
         cohort: The number of devices that take part in a round. With ``privacy``, the expected
             number. Default: all.
         select_by: How a cohort is drawn: ``uniform`` for equal chances, or ``data`` for chances in

@@ -27,4 +27,4 @@ def test_ctrl_c_while_commands_are_imported(
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == INTERRUPTED
-    assert capfd.readouterr() == ("", "")
+    assert capfd.readouterr() == ("", "Interrupted.\n")

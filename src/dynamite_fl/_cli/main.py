@@ -21,6 +21,7 @@ def main() -> None:
         from dynamite_fl._cli.all_commands import app
         from dynamite_fl._cli.errors import CANNOT_USE, is_output_error
     except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
         sys.exit(130)  # INTERRUPTED, which may not be imported yet
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
