@@ -1,5 +1,6 @@
 """The command ``dynamite keys``."""
 
+import json
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -14,3 +15,9 @@ def test_folders_for_the_server_and_each_node(tmp_path: Path) -> None:
     assert f"For a: {tmp_path / 'a'}" in result.output
     assert (tmp_path / "a" / "node.key").exists()
     assert "cannot be a node's name" in refusal("keys", "server", "--folder", tmp_path)
+
+
+def test_folders_for_scripts(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["keys", "a", "--folder", str(tmp_path), "--json"])
+    folders = json.loads(result.stdout)
+    assert folders == {"server": str(tmp_path / "server"), "nodes": {"a": str(tmp_path / "a")}}

@@ -1,5 +1,6 @@
 """The command ``dynamite keys``: make certificates and keys."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -26,15 +27,22 @@ def keys(
         ),
     ] = None,
     folder: Annotated[Path, typer.Option(help="The folder for all keys.")] = Path("keys"),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the folders as JSON for scripts.")
+    ] = False,
 ) -> None:
     """Make certificates and keys: one folder for the server and one for each node.
 
     Copy each folder to its machine, and to no other. Repeat the command to add nodes.
     """
-    with errors(as_json=False, extra="flower"):
+    with errors(as_json, extra="flower"):
         from dynamite_fl.flower.keys import SERVER, make_keys
 
         new = make_keys(folder, host or [], nodes)
+        if as_json:
+            made = {name: str(folder / name) for name in new}
+            typer.echo(json.dumps({"server": str(folder / SERVER), "nodes": made}))
+            return
         typer.echo(f"For the server: {folder / SERVER}")
         for name in new:
             typer.echo(f"For {name}: {folder / name}")

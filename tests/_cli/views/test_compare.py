@@ -59,6 +59,14 @@ def test_where_lower_is_better_it_is_said(width: int) -> None:
     assert "accura" not in text
 
 
+def test_a_narrow_terminal_counts_no_seeds_if_all_reach_the_target() -> None:
+    both = [result("dynamite-feedback", 0, 0.9), result("fedavg", 0, 0.9)]
+    text = shown(comparison(both, FIXED), 40)
+    assert "1 of 1" not in text
+    assert text.count("dynamite-feedback") == 2  # whole, in both tables
+    assert "1 of 1" in shown(comparison(both, FIXED), 100)
+
+
 def shown(comparison: Comparison, width: int) -> str:
     console = Console(file=io.StringIO(), width=width, highlight=False)
     show_comparison(console, comparison)

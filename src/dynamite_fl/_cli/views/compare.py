@@ -210,13 +210,17 @@ def _worst_headings(rows: Sequence[ContenderSummary]) -> tuple[str, ...]:
 
 
 def _target_table(rows: Sequence[ContenderSummary], target: Target, width: int) -> Table:
-    """Return seconds and cost to the target; the least of those that always reach it is marked."""
+    """Return seconds and cost to the target; the least of those that always reach it is marked.
+
+    On a narrow terminal, the seeds that reached it are left out if all of them did.
+    """
     narrow = width < NARROW
     headings = ("seconds", "cost") if narrow else ("after seconds", "after cost")
-    table = plain_table(f"to {target}", "reached", *headings)
     sure = [row for row in rows if row.always_reached]
+    counted = not narrow or len(sure) < len(rows)
+    table = plain_table(f"to {target}", *(("reached",) if counted else ()), *headings)
     for row in rows:
-        cells = [f"{len(row.reached)} of {len(row.results)}"]
+        cells = [f"{len(row.reached)} of {len(row.results)}"] if counted else []
         for key in ("seconds_to_target", "cost_to_target"):
             spread = getattr(row, key)
             least = min((getattr(contender, key).mean for contender in sure), default=None)
