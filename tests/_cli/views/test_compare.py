@@ -60,11 +60,12 @@ def test_where_lower_is_better_it_is_said(width: int) -> None:
 
 
 def test_a_narrow_terminal_counts_no_seeds_if_all_reach_the_target() -> None:
-    both = [result("dynamite-feedback", 0, 0.9), result("fedavg", 0, 0.9)]
-    text = shown(comparison(both, FIXED), 40)
-    assert "1 of 1" not in text
-    assert text.count("dynamite-feedback") == 2  # whole, in both tables
-    assert "1 of 1" in shown(comparison(both, FIXED), 100)
+    names = ("dynamite-feedback", "fedavg")
+    both = comparison([result(name, seed, 0.9) for name in names for seed in (0, 1)], FIXED)
+    narrow, wide = (shown(both, width).partition("to 90.0%")[2] for width in (40, 100))
+    assert "2 of 2" not in narrow
+    assert "dynamite-feedback " in narrow
+    assert "2 of 2" in wide
 
 
 def shown(comparison: Comparison, width: int) -> str:
