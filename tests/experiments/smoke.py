@@ -1,10 +1,6 @@
 """Experiments at the scale ``smoke``, run in this process, which saves starting others."""
 
-from functools import cache
 from pathlib import Path
-from unittest.mock import patch
-
-from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
 from dynamite_fl.experiments.experiment import load_experiment
 from dynamite_fl.experiments.origin import Origin, record_origin
@@ -15,7 +11,6 @@ from dynamite_fl.task.fingerprint import fingerprint
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
 
-_load_digits_once = cache(load_digits)  # parsing them takes a quarter of a short run
 QUICK_NAMES = ("optimal-tau", "online-accuracy", "ablation")  # all others take half a minute
 ORIGIN = Origin("2026-01-02", "0.1.0", "abc")
 
@@ -27,11 +22,10 @@ def smoke(name: str, root: Path) -> ExperimentRuns:
 
 def run_here(runs: ExperimentRuns, at_most: int | None = None) -> None:
     """Run what is not finished, or only the first few of it."""
-    with patch("sklearn.datasets.load_digits", _load_digits_once):
-        for run in runs.waiting()[:at_most]:
-            record_origin(run.path, ORIGIN)
-            folder = RunFolder(run.path)
-            training = build_training(run.job)
-            open_run(folder, run.job, fingerprint(training.engine.task))
-            Session(training, folder).run()
-        ask_theorem(runs, None)
+    for run in runs.waiting()[:at_most]:
+        record_origin(run.path, ORIGIN)
+        folder = RunFolder(run.path)
+        training = build_training(run.job)
+        open_run(folder, run.job, fingerprint(training.engine.task))
+        Session(training, folder).run()
+    ask_theorem(runs, None)
