@@ -101,7 +101,7 @@ def serve(
 
 def _warn_of_few_keys(job: "TrainingJob", keys: int, wait: float) -> None:
     """Warn if a job asks for more nodes than there are keys, as the others can never come."""
-    from dynamite_fl.job.build import number_of_devices
+    from dynamite_fl.job.build_data import number_of_devices
 
     devices = number_of_devices(job)
     if keys < devices:
