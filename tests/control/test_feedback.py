@@ -104,6 +104,19 @@ def test_after_a_ruin_neither_the_steps_nor_the_way_of_a_round_grow() -> None:
         ruined, given = noticed, after
 
 
+def test_a_chosen_rate_has_batches_of_four_unless_fewer_rounds_fit() -> None:
+    """The budget pays for 100 rounds of 4 steps on 4 samples of both clients, or not quite."""
+    cheap = replace(LIMITS, budget=100 + 0.05 * 100 * 4 * 2 * 4)
+    dear = replace(cheap, budget=cheap.budget - 0.05)
+    given = state(1.0, 1.0, steps=64.0)
+    for limits, smallest in ((cheap, 4), (dear, 1)):
+        plan = Feedback()._plan(FLEET, limits, BOTH, given)
+        assert plan.batch_sizes.min() == smallest
+    assert plan_of(given, cheap).batch_sizes.min() == 1  # the rate is given
+    few = FLEET.with_columns(samples=np.array([2.0, 500.0]))
+    assert Feedback()._plan(few, cheap, BOTH, given).batch_sizes.tolist()[0] == 2
+
+
 def test_the_last_rounds_are_short() -> None:
     for rounds, steps in ((1, 4), (2, 8), (3, 16), (5, 64), (6, 100)):  # a hundred are allowed
         limits = replace(LIMITS, rounds=rounds, budget=1e6)

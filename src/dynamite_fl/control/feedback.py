@@ -27,6 +27,7 @@ from dynamite_fl.records import Fleet, FloatArray, IntArray, Limits, Plan
 from dynamite_fl.reports import STABLE_FALL, PathReport, RoundReport
 
 _LEAST_STEPS = 4  # each half of a round then has two steps, so that oscillations cancel in it
+_LEAST_BATCH = 4  # where the rate is chosen; a single steep sample can ruin a model at large rates
 _MOST_GROWTH = 2.0  # the longest way and the largest rate considered, relative to recent rounds
 _SHORT_ENDING = 5  # the most last rounds whose local steps are limited
 _ENDING_SHARE = 8  # one round in so many belongs to the ending
@@ -69,7 +70,8 @@ class Feedback:
     noise matters more, and batches grow.
 
     A learning rate that is not given is chosen among some that are stable by the trials of clients
-    (``estimate/rate.py``), and is at most twice that of the last round. The gain of a round depends
+    (``estimate/rate.py``), and is at most twice that of the last round. A batch then has at least
+    four samples, unless fewer rounds would fit with them. The gain of a round depends
     on its way, local steps times rate. A way is at most twice as long as those of recent rounds.
 
     A round has at least four local steps, unless the limits allow fewer. In the last eighth of a
@@ -162,6 +164,8 @@ class Feedback:
         variance = fill_with_median(np.where(measured, state.gradient_variance, 1.0), measured)
         clients = fleet.with_columns(gradient_variance=variance).subset(cohort)
         least = min(_LEAST_STEPS, limits.max_local_steps)
+        if self.learning_rate is None:
+            clients = _with_least_batch(clients, limits, least)
         try:
             rounds = fit_rounds(clients, limits, least).rounds
         except Infeasible:  # not even a round of the least number of steps fits: use one step
@@ -224,6 +228,17 @@ class Feedback:
 
         plan = best_plan(fleet, replace(limits, rounds=rounds), change_of_loss)
         return replace(plan, learning_rate=rate)
+
+
+def _with_least_batch(fleet: Fleet, limits: Limits, local_steps: int) -> Fleet:
+    """Return the fleet with batches of some samples at least, if as many rounds fit with them."""
+    before = np.ones(len(fleet)) if fleet.least_batch is None else fleet.least_batch
+    larger = fleet.with_columns(least_batch=np.maximum(before, _LEAST_BATCH))
+    try:
+        rounds = fit_rounds(fleet, limits, local_steps).rounds
+        return larger if fit_rounds(larger, limits, local_steps).rounds == rounds else fleet
+    except Infeasible:
+        return fleet
 
 
 def _data_streams(fleet: Fleet, state: FeedbackState) -> bool:

@@ -41,9 +41,34 @@ def test_nothing_is_known_at_first() -> None:
 
 
 def test_smaller_rates_are_followed_at_once_and_larger_ones_slowly() -> None:
+    """A stable rate of 0.1 halves the slope, so that 0.2 takes all of it."""
     known = with_measured(RateEstimate(), ONE, ONE)
-    assert with_measured(known, 0.1 * ONE, ONE).stable == pytest.approx(0.1**0.8)
+    assert with_measured(known, 0.1 * ONE, ONE).stable == pytest.approx(0.2**0.8)
     assert with_measured(known, 10 * ONE, ONE).stable == pytest.approx(10**0.2)
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6))
+def test_a_rate_is_kept_while_its_steps_end_before_the_least_loss(
+    known: float, curvature: float
+) -> None:
+    """At a rate r, the slope falls by the share r h, where h is the curvature."""
+    measured = with_measured(RateEstimate(math.log(known)), 0.5 / curvature * ONE, ONE).stable
+    fall = known * curvature
+    if 0.5 < fall < 1:
+        assert measured == pytest.approx(known)
+    elif fall >= 1:
+        assert 1 / curvature * (1 - 1e-9) <= measured <= known * (1 + 1e-9)
+    else:
+        assert known * (1 - 1e-9) <= measured <= 0.5 / curvature * (1 + 1e-9)
+
+
+def test_a_loss_that_bends_more_and_more_does_not_lower_the_rate_without_end() -> None:
+    """The curvature doubles until it is at the edge of stability of a loss that saturates."""
+    estimate, curvature = RateEstimate(math.log(0.4)), 0.5
+    for _ in range(100):
+        curvature = min(2 * curvature, 1 / estimate.stable)
+        estimate = with_measured(estimate, 0.5 / curvature * ONE, ONE)
+    assert estimate.stable > 0.3
 
 
 @given(st.lists(st.tuples(st.floats(1e-6, 1e6), st.floats(1e-9, 1e9)), min_size=1, max_size=9))

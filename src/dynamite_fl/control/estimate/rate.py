@@ -3,8 +3,14 @@
 A client tries how far a step can go before the slope of its batch's loss has fallen by half
 (``client/rate_trial.py``). With plain SGD and a curvature h of the loss along the step, that is at
 the rate 0.5 / h. The estimate is 0.5 / h for the mean curvature of all clients, in which a client
-counts by its steepness: where gradients are large, steps are long. It follows a smaller rate at
-once and a larger one slowly, because too large a rate does more harm than too small a rate.
+counts by its steepness: where gradients are large, steps are long. It follows a larger rate slowly.
+
+It does not follow a smaller rate while steps of the known one end before their batch's loss is
+least, which is where the slope has fallen to nothing. A training at a constant rate bends its loss
+more and more until the rate is at the edge of stability, and stays there by itself (Cohen et al.,
+ICLR 2021; Andreyev and Beneventano, arXiv 2412.20553, for batches). A rate that kept its distance
+would fall without end. If steps end beyond that point, the estimate falls at once, because too
+large a rate does more harm than too small a rate.
 
 A rate at which the averaged model was ruined is remembered, and no later rate comes near it.
 """
@@ -15,8 +21,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dynamite_fl.records import FloatArray
-from dynamite_fl.reports import RoundReport
+from dynamite_fl.reports import STABLE_FALL, RoundReport
 
+_MOST_FALL = 1.0  # the share by which slopes may fall before the estimate is lowered
 _MEMORY_OF_LARGER = 0.2  # the weight of earlier rounds beside a smaller rate
 _MEMORY_OF_SMALLER = 0.8  # the weight of earlier rounds beside a larger rate
 _AFTER_RUIN = 0.25  # the next rate, relative to one that has ruined the model
@@ -72,12 +79,20 @@ def with_measured(
         return estimate
     # The largest weight is 1, so that no product overflows.
     weights = steepness[usable] / steepness[usable].max()
-    log_stable = -math.log(np.average(1 / stable_rates[usable], weights=weights))
-    if estimate.is_known:
-        is_smaller = log_stable < estimate.log_stable
-        memory = _MEMORY_OF_LARGER if is_smaller else _MEMORY_OF_SMALLER
-        log_stable = memory * estimate.log_stable + (1 - memory) * log_stable
-    return replace(estimate, log_stable=log_stable)
+    measured = -math.log(np.average(1 / stable_rates[usable], weights=weights))
+    return replace(estimate, log_stable=_follow(estimate, measured))
+
+
+def _follow(estimate: RateEstimate, measured: float) -> float:
+    """Return the logarithm of the largest stable rate after one more measurement of it."""
+    if not estimate.is_known:
+        return measured
+    known, most = estimate.log_stable, measured + math.log(_MOST_FALL / STABLE_FALL)
+    if most < known:
+        return _MEMORY_OF_LARGER * known + (1 - _MEMORY_OF_LARGER) * most
+    if measured > known:
+        return _MEMORY_OF_SMALLER * known + (1 - _MEMORY_OF_SMALLER) * measured
+    return known
 
 
 def after_ruin(estimate: RateEstimate, rate: float) -> RateEstimate:
