@@ -174,6 +174,8 @@ def test_a_cohort_is_drawn() -> None:
         ({"cohort": 1}, "needs 2: lower its min_available_nodes"),
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"clients": 0}, "clients"),
+        ({"limits": Limits(**{**vars(LIMITS), "epsilon": 2.0})}, "adds no noise that could be"),
+        ({"limits": Limits(**{**vars(LIMITS), "delta": 0.1})}, "adds no noise that could be"),
     ],
 )
 def test_what_cannot_work_is_refused(settings: dict[str, Any], words: str) -> None:

@@ -83,6 +83,12 @@ class WithinLimits(Strategy):
             if value is not None:
                 check_whole(name, value)
         check_whole("evaluate_every", evaluate_every)
+        if limits.epsilon is not None or limits.delta is not None:
+            raise InvalidInput(
+                "Limits.epsilon and Limits.delta limit the privacy that training spends, but a "
+                "Flower strategy adds no noise that could be accounted for: leave them out, or use "
+                "flower.train with privacy"
+            )
         if isinstance(controller, str):
             controller = make_controller(controller, learning_rate=learning_rate)
         self.strategy = FedAvg() if strategy is None else strategy
