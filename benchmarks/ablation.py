@@ -1,6 +1,7 @@
 """The accuracy of the controller ``dynamite-feedback`` without each of its parts, on equal jobs.
 
-    python benchmarks/ablation.py --data-dir DATA [--seeds 3] [--jobs 2]
+    python benchmarks/ablation.py --data-dir DATA [--seeds 3] [--jobs 2] [--only perceptron]
+        [--variants "all of it" "batches of 8"]
 
 It prints a Markdown table of test accuracies: mean and standard deviation over seeds.
 """
@@ -154,17 +155,20 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", nargs="+", default=[], help="words that a case must have, all")
+    parser.add_argument("--variants", nargs="+", default=[*VARIANTS], choices=VARIANTS)
     arguments = parser.parse_args()
-    print(f"| without | {' | '.join(' '.join(case.cells) for case in CASES)} |")
-    print("|---" * (1 + len(CASES)) + "|")
+    cases = [case for case in CASES if all(word in case.name for word in arguments.only)]
+    print(f"| without | {' | '.join(' '.join(case.cells) for case in cases)} |")
+    print("|---" * (1 + len(cases)) + "|")
     with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
         jobs = {
             key: pool.submit(accuracy, *key, arguments.data_dir)
-            for key in product(CASES, VARIANTS, range(arguments.seeds))
+            for key in product(cases, arguments.variants, range(arguments.seeds))
         }
-        for variant in VARIANTS:
+        for variant in arguments.variants:
             cells = []
-            for case in CASES:
+            for case in cases:
                 results = [jobs[case, variant, seed].result() for seed in range(arguments.seeds)]
                 spread = f" ± {statistics.stdev(results):.1f}" if len(results) > 1 else ""
                 cells.append(f"{statistics.fmean(results):.1f}{spread}")
