@@ -60,6 +60,30 @@ def test_nodes_hear_that_the_training_has_ended(
     assert caplog.text.count(said) == CLIENTS
 
 
+def test_a_node_that_was_late_hears_the_end_too_and_one_that_is_gone_is_not_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    nodes = grid(tmp_path)
+    roster = updated(nodes)
+    roster.disconnect(1, "it was late")
+    heard = roster.messenger.pull_reply
+
+    def never_of_the_first(message_id: str) -> object:
+        """Lose the first node while the server waits for its reply."""
+        reply = heard(message_id)
+        if reply is not None and reply.metadata.src_node_id == gone:
+            nodes.apps.pop(gone, None)
+            return None
+        return reply
+
+    gone = roster.connected[0].node_id
+    monkeypatch.setattr(roster.messenger, "pull_reply", never_of_the_first)
+    roster.say_goodbye("deadline")
+    assert caplog.text.count("The training has ended, by its deadline.") == CLIENTS
+    assert gone not in nodes.get_node_ids()
+
+
 def test_a_device_that_reconnects_as_another_node_keeps_its_client_index(tmp_path: Path) -> None:
     names_file = tmp_path / "nodes.json"
     nodes = grid(tmp_path)

@@ -34,7 +34,8 @@ from dynamite_fl.flower.wire import Malformed
 _log = logging.getLogger(__name__)
 _INTRODUCTION_SECONDS = 60.0  # a node that has not introduced itself by then is asked again
 _RETRY_SECONDS = 5.0  # before a refused node is asked again
-_GOODBYE_SECONDS = 3.0  # that nodes have to hear that the training has ended
+_GOODBYE_SECONDS = 30.0  # that nodes have to hear that the training has ended
+_GOODBYE_PAUSE = 0.05  # between two looks at who has heard it
 
 
 @dataclass(frozen=True)
@@ -221,23 +222,31 @@ class Roster:
         self.messenger.ignore_replies(self.tell([node_id], notice))
         self._told[node_id] = self.last_refusal
 
-    def tell(self, node_ids: Iterable[int], notice: Notice) -> list[str]:
-        """Tell nodes something, and return the ids of the messages."""
+    def tell(self, node_ids: Iterable[int], notice: Notice) -> dict[str, int]:
+        """Tell nodes something, and return the node of each message, by the message's id."""
         requests = [Request(node_id, to_content(notice)) for node_id in node_ids]
-        return list(self.messenger.send(requests, NOTICE, "notice", _INTRODUCTION_SECONDS))
+        return self.messenger.send(requests, NOTICE, "notice", _INTRODUCTION_SECONDS)
 
     def say_goodbye(self, why: str) -> None:
-        """Tell all connected nodes that the training has ended, and wait a moment for them.
+        """Tell all nodes that are online that the training has ended, and wait for them.
+
+        A node that was too late for the last round reads it when it has finished that round. A node
+        that does not hear it would try to connect again and again.
 
         Args:
             why: The limit that ended the training.
         """
-        nodes = [node.node_id for node in self.connected.values()]
         notice = Notice(f"The training has ended, by its {why}. This node leaves.", is_end=True)
-        waiting, ends = self.tell(nodes, notice), time.monotonic() + _GOODBYE_SECONDS
+        waiting = self.tell(self.messenger.grid.get_node_ids(), notice)
+        ends = time.monotonic() + _GOODBYE_SECONDS
         while waiting and time.monotonic() < ends:
-            waiting = [sent for sent in waiting if self.messenger.pull_reply(sent) is None]
-            time.sleep(0.02)
+            online = set(self.messenger.grid.get_node_ids())
+            waiting = {
+                message_id: node_id
+                for message_id, node_id in waiting.items()
+                if node_id in online and self.messenger.pull_reply(message_id) is None
+            }
+            time.sleep(_GOODBYE_PAUSE)
 
     def _save(self) -> None:
         if self.path is not None and self._is_order_fixed:
