@@ -16,6 +16,7 @@ from contenders.rounds import (
     make_model,
     start,
 )
+from dynamite_fl._allocator import keep_freed_memory
 from dynamite_fl.control.registry import make_controller
 from dynamite_fl.partitions import wang
 from dynamite_fl.records import Limits
@@ -67,6 +68,7 @@ def trained(training: Training, progress: Progress) -> nn.Module:
 
 def main() -> None:
     data, clock = start()
+    keep_freed_memory()  # as every session of ours does
     training = make_training(data, workers=int(sys.argv[2]))
     progress = begin(training)
     while True:
