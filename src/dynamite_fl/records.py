@@ -316,6 +316,8 @@ class Plan:
         rate_factors: The learning rate of each client, relative to that of the round. None if all
             clients have the same.
         learning_rate: The step size of local steps (eta). None if the plan does not choose it.
+        begins_again: Whether the round begins with the model of the round before it, whose updates
+            are discarded.
     """
 
     rounds: int
@@ -327,6 +329,7 @@ class Plan:
     binding: tuple[str, ...]
     rate_factors: FloatArray | None = None
     learning_rate: float | None = None
+    begins_again: bool = False
 
     @property
     def total_batch(self) -> int:

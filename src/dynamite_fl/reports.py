@@ -5,6 +5,7 @@ client was absent or did not measure the value. A report holds no weights and no
 a small sketch of how far the local steps moved the model.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,12 +53,15 @@ class PathReport:
         gradient_variance: M_i of each client in the cohort, from its first batches.
         gradient: The mean gradient of one step in the first half, averaged over clients, (m,).
             None with plain SGD, where it is ``first_half`` divided by the learning rate.
+        early_share: The share of a client's movement that the first four steps of a long round
+            have made, the median of all clients. NaN if the round is not long.
     """
 
     first_half: FloatArray
     second_half: FloatArray
     gradient_variance: FloatArray
     gradient: FloatArray | None = None
+    early_share: float = math.nan
 
 
 def _not_measured() -> FloatArray:

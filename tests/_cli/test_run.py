@@ -228,7 +228,7 @@ def test_a_name_is_no_markup(tmp_path: Path) -> None:
     (folder / "history.jsonl").write_text("")
     for name in ("ended.txt", "checkpoint.safetensors"):
         (folder / name).unlink()
-    assert "[oops]: no round was played yet" in invoke("show", folder).stdout.replace("\n", "")
+    assert "[oops]:noroundwasplayedyet" in "".join(invoke("show", folder).stdout.split())
 
 
 @pytest.mark.parametrize("file", ["run.json", "job.toml", "history.jsonl"])

@@ -32,7 +32,9 @@ def test_the_path_of_a_round_by_hand() -> None:
     recorder.record_gradients(torch.tensor([[-1.0, -2.0]]))
     recorder.record_first_half(torch.tensor([[0.5, 1.0]]), None)
     recorder.record_gradients(torch.tensor([[-0.75, 0.0]]))
-    assert recorder.paths([2], stored=[4])[0].gradient_variance == pytest.approx(4.0625)
+    assert recorder.paths(torch.tensor([[0.875, 1.0]]), [2], stored=[4])[
+        0
+    ].gradient_variance == pytest.approx(4.0625)
     assert client_of([0, 1]).run_round(ORDER, ClientState()).path is None
 
 
@@ -40,9 +42,32 @@ def test_a_single_step_is_its_own_first_half_and_shows_no_noise() -> None:
     recorder = PathRecorder(torch.zeros(2), trained=2)
     recorder.record_gradients(torch.tensor([[-2.0, -2.0]]))
     recorder.record_first_half(torch.tensor([[1.0, 1.0]]), None)
-    (path,) = recorder.paths([4], stored=[99])
+    (path,) = recorder.paths(torch.tensor([[1.0, 1.0]]), [4], stored=[99])
     assert path.first_half.tolist() == sketch(torch.tensor([-1.0, -1.0])).tolist()
     assert np.isnan(path.gradient_variance)
+
+
+def test_the_early_share_by_hand() -> None:
+    """The clients move to (3, 4) and to (0, 2), and were at (1, 1) and (2, 0) after a few steps.
+
+    Along the whole movements, these are (3 + 4) / 25 and 0 of them.
+    """
+    recorder = PathRecorder(torch.zeros(2), trained=2)
+    recorder.record_early(torch.tensor([[1.0, 1.0], [2.0, 0.0]]))
+    last = torch.tensor([[3.0, 4.0], [0.0, 2.0]])
+    recorder.record_first_half(last, None)
+    shares = [path.early_share for path in recorder.paths(last, [1, 1], stored=[9, 9])]
+    assert shares == pytest.approx([7 / 25, 0.0])
+
+
+@pytest.mark.parametrize(("local_steps", "is_long"), [(31, False), (32, True)])
+def test_only_long_rounds_have_an_early_share(local_steps: int, is_long: bool) -> None:
+    order = replace(ORDER, path=True, local_steps=local_steps, learning_rate=0.01)
+    path = client_of([0, 1]).run_round(order, ClientState()).path
+    assert path is not None
+    assert np.isfinite(path.early_share) == is_long
+    if is_long:  # the steps of a quadratic loss become shorter and shorter
+        assert 4 / local_steps < path.early_share < 1
 
 
 def test_noise_is_told_from_movement() -> None:
@@ -55,7 +80,7 @@ def test_noise_is_told_from_movement() -> None:
     assert float(found.mean()) == pytest.approx(2000, abs=4 * 2000 * (2 / 500 / 300) ** 0.5)
 
 
-@pytest.mark.parametrize("local_steps", [1, 2, 3, 7])
+@pytest.mark.parametrize("local_steps", [1, 2, 3, 7, 33])
 @pytest.mark.parametrize(("model", "remember"), [("softmax", False), ("svm", True)])
 def test_stacked_clients_have_the_paths_of_single_ones(
     model: str, remember: bool, local_steps: int

@@ -193,3 +193,57 @@ def test_gains_and_plans_follow_the_rate_of_the_round() -> None:
         bounds.append(plan.bound)
     assert rounds[0] == rounds[1]
     assert bounds[1] == pytest.approx(bounds[0] / 2)
+
+
+# The first half of a round in one direction, and a twentieth of it in the second half.
+SATURATED = PathReport(np.array([1.0]), np.array([0.05]), np.array([4.0, 4.0]), early_share=0.5)
+
+
+def adapted(path: PathReport, control: Feedback) -> tuple[Plan, FeedbackState]:
+    """Return the plan after a first round of 64 steps, in which clients found a rate of 0.2."""
+    _, first = control.start(FLEET, LIMITS, BOTH)
+    report = replace(
+        of_a_round(path),
+        local_steps=64,
+        stable_rates=np.array([0.2, 0.2]),
+        steepness=np.array([1.0, 1.0]),
+    )
+    return control.adapt(report, FLEET, LIMITS, BOTH, first)
+
+
+def test_clients_with_nothing_in_common_begin_again_with_two_large_steps() -> None:
+    """The slope falls by half at a rate of 0.2, and to nothing at twice that rate."""
+    plan, after = adapted(SATURATED, Feedback())
+    assert (after.has_large_steps, plan.begins_again, plan.local_steps) == (True, True, 2)
+    assert plan.learning_rate == pytest.approx(0.4)
+    second = replace(of_a_round(SATURATED, 0.4), round_index=2)
+    plan, after = Feedback().adapt(second, FLEET, LIMITS, BOTH, after)
+    assert (after.has_large_steps, plan.begins_again, plan.local_steps) == (True, False, 2)
+    assert plan.learning_rate == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        replace(SATURATED, early_share=0.4),
+        replace(SATURATED, early_share=np.nan),
+        replace(SATURATED, second_half=np.array([0.2])),
+    ],
+)
+def test_clients_with_something_in_common_go_on(path: PathReport) -> None:
+    plan, after = adapted(path, Feedback())
+    assert (after.has_large_steps, plan.begins_again) == (False, False)
+    assert plan.local_steps >= 4
+
+
+def test_a_given_rate_stays_whatever_clients_have_in_common() -> None:
+    plan, after = adapted(SATURATED, CONTROL)
+    assert (after.has_large_steps, plan.begins_again, plan.learning_rate) == (False, False, RATE)
+
+
+def test_after_a_ruin_large_steps_are_half_as_large() -> None:
+    _, after = adapted(SATURATED, Feedback())
+    ruined = replace(of_a_round(SATURATED, 0.4), round_index=2, path=None, ruining_rate=0.4)
+    plan, after = Feedback().adapt(ruined, FLEET, LIMITS, BOTH, after)
+    assert (after.has_large_steps, plan.local_steps) == (True, 2)
+    assert plan.learning_rate == pytest.approx(0.2)

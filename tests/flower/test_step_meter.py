@@ -51,7 +51,7 @@ def test_it_measures_what_our_own_client_measures(steps: int, momentum: float) -
             total += gradient
         if index == math.ceil(steps / 2):
             recorder.record_first_half(flat(net)[None], total[None])
-    (expected,) = recorder.paths([BATCH], [10**6])
+    (expected,) = recorder.paths(flat(net)[None], [BATCH], [10**6])
     measured = read_measurements(meter.record())
     torch.testing.assert_close(measured.first_half.float(), expected.first_half)
     assert expected.gradient_sum is not None

@@ -1,5 +1,5 @@
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamite_fl import Infeasible
+from dynamite_fl import Fleet, Infeasible, Limits, Plan
+from dynamite_fl.control.baselines.fedavg import FedAvg
+from dynamite_fl.control.controller import Measure
 from dynamite_fl.errors import InvalidInput
+from dynamite_fl.records import IntArray
+from dynamite_fl.reports import RoundReport
 from dynamite_fl.testing._training import LIMITS
 from dynamite_fl.training.ledger import Ledger
 from dynamite_fl.training.loop import begin, rounds, run_round
@@ -182,3 +186,46 @@ def test_clients_step_at_the_rate_of_the_round() -> None:
     slow = training("fedavg", rate=RateSchedule(0.2 * 0.1))
     first, again = (run_round(given, begin(given))[0].weights for given in (warm, slow))
     assert torch.equal(first, again)
+
+
+@dataclass(frozen=True)
+class BeginsAgain:
+    """FedAvg, whose second round begins with the first model again."""
+
+    fedavg: FedAvg
+    measures: Measure = "nothing"
+
+    def describe(self, state: None) -> dict[str, float]:
+        return self.fedavg.describe(state)
+
+    def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, None]:
+        return self.fedavg.start(fleet, limits, cohort)
+
+    def adapt(
+        self, report: RoundReport, fleet: Fleet, remaining: Limits, cohort: IntArray, state: None
+    ) -> tuple[Plan, None]:
+        plan, state = self.fedavg.adapt(report, fleet, remaining, cohort, state)
+        return replace(plan, begins_again=report.round_index == 1), state
+
+
+def test_a_plan_may_discard_the_round_before_it() -> None:
+    again = replace(training("fedavg"), controller=BeginsAgain(FedAvg()))
+    start = begin(again)
+    first, played = run_round(again, start)
+    assert torch.equal(first.weights, start.weights)
+    assert played.returned
+    assert first.ledger.cost > 0  # what was spent is spent
+    second, played = run_round(again, first)
+    assert not torch.equal(second.weights, first.weights)
+    assert not played.returned
+
+
+def test_the_last_round_is_not_discarded() -> None:
+    """The second round, whose plan begins again, is the last one: its model is the result."""
+    again = replace(training("fedavg", limits={"rounds": 2}), controller=BeginsAgain(FedAvg()))
+    first, _ = run_round(again, begin(again))
+    assert first.plan.begins_again
+    second, played = run_round(again, first)
+    assert second.ended == "rounds"
+    assert not played.returned
+    assert not torch.equal(second.weights, first.weights)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -57,6 +59,21 @@ def test_a_refused_update_has_no_part_in_the_path() -> None:
     signs = sketch(torch.ones(2)).numpy()
     assert (path.first_half * signs).tolist() == [1.0, 2.0]
     assert (path.second_half * signs).tolist() == [2.0, 1.0]
+
+
+def test_the_early_share_is_the_median_of_those_who_measured_it() -> None:
+    """One client claims an absurd share, and one has sent none."""
+    outcome = outcome_of(40, [True, True, True], [[1.0, 2.0]] * 3)
+    everybody, equal, movement = np.full(3, True), np.full(3, 1 / 3), torch.tensor([1.0, 2.0])
+    for sent, expected in (
+        ((0.2, 1e9, 0.4), 0.4),
+        ((np.nan, 0.2, 0.4), 0.3),
+        ((np.nan,) * 3, np.nan),
+    ):
+        paths = [replace(p, early_share=s) for p, s in zip(outcome.paths, sent, strict=True)]
+        path = with_path(replace(outcome, paths=paths), everybody, equal, movement).path
+        assert path is not None
+        assert path.early_share == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_single_step_is_both_halves() -> None:

@@ -1,15 +1,18 @@
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from dynamite_fl.control.estimate.rate import RateEstimate
 from dynamite_fl.errors import Diverged
 from dynamite_fl.training.averaging import Median
 from dynamite_fl.training.engine import RoundOutcome
 from dynamite_fl.training.loop import begin, run_round
 from dynamite_fl.training.new_model import average_updates, take_server_step
 from dynamite_fl.training.progress import Progress
+from dynamite_fl.training.rate_choice import RateChoice
 from dynamite_fl.training.server_optimizer import FedAvgM
 from dynamite_fl.training.server_step import ServerState
 from dynamite_fl.training.training import Training
@@ -94,6 +97,18 @@ def test_the_last_round_is_not_extrapolated() -> None:
     further = take_server_step(trained, start, averaged)
     assert further.server.factor > 1
     assert not torch.equal(further.weights, averaged.average)
+
+
+@pytest.mark.parametrize(("rate", "goes_further"), [(0.2, True), (0.29, True), (0.31, False)])
+def test_large_steps_are_not_extrapolated(rate: float, goes_further: bool) -> None:
+    """The largest stable rate is 0.2, and half as much again is large."""
+    trained = training("fedavg", server="extrapolation")
+    start, outcome = first_round(trained)
+    averaged = average_updates(trained, start, outcome).averaged
+    assert averaged is not None
+    known = RateChoice(estimate=RateEstimate(log_stable=math.log(0.2)), last=rate)
+    after = take_server_step(trained, replace(start, rate=known), averaged)
+    assert torch.equal(after.weights, averaged.average) != goes_further
 
 
 def test_a_round_that_a_limit_makes_the_last_one_is_not_extrapolated() -> None:

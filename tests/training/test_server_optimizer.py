@@ -220,7 +220,7 @@ def test_extrapolation_follows_the_directions_of_rounds() -> None:
 def test_the_last_round_is_not_extrapolated() -> None:
     weights, updates = torch.zeros(6), list(-2 * torch.eye(6))
     mean_model = average(updates, np.ones(6))
-    averaged = AveragedRound(weights, mean_model, updates, np.ones(6) / 6, is_last=True)
+    averaged = AveragedRound(weights, mean_model, updates, np.ones(6) / 6, is_enough=True)
     after, _ = Extrapolation().step(averaged, ServerState(last_movement=-mean_model, factor=2.0))
     assert after is mean_model
 

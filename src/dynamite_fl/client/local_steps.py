@@ -14,6 +14,8 @@ from dynamite_fl.client.messages import ClientState, Order
 from dynamite_fl.client.optimizer import Optimizer, load_state, read_state
 from dynamite_fl.client.probe import ProbeMemory, gradient_variance
 from dynamite_fl.client.step_path import (
+    EARLY_STEPS,
+    LONG_ROUND,
     MEASURED_GRADIENTS,
     PathRecorder,
     StepPath,
@@ -230,6 +232,8 @@ def take_local_steps(
         seen = [*seen[:1], measured]
         if measured.gradients is not None:
             path.record_gradients(measured.gradients)
+        if order.path and index + 1 == EARLY_STEPS and order.local_steps >= LONG_ROUND:
+            path.record_early(steps.weights())
         if order.path and index + 1 == steps_in_first_half(order.local_steps):
             path.record_first_half(steps.weights(), steps.gradient_sum())
     first, measured = seen[0], seen[-1]
@@ -237,7 +241,7 @@ def take_local_steps(
     last_batches = [client_batches[-1] for client_batches in batches]
     paths: Sequence[StepPath | None] = [None] * len(batches)
     if order.path:
-        paths = path.paths([batch.size for batch in last_batches], stored)
+        paths = path.paths(weights, [batch.size for batch in last_batches], stored)
     first_losses = first.losses.tolist()
     columns = zip(weights.unbind(), first_losses, paths, strict=True)
     results = [StepResults(local, loss, None, None, way) for local, loss, way in columns]

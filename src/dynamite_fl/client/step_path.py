@@ -10,6 +10,8 @@ from torch import Tensor
 from dynamite_fl.client.sketch import sketch
 
 MEASURED_GRADIENTS = 3  # the number of first steps whose gradients show the noise
+EARLY_STEPS = 4  # the first steps of a long round, whose share of its movement is measured
+LONG_ROUND = 8 * EARLY_STEPS  # the local steps from which on a round is long
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,11 +25,14 @@ class StepPath:
             batches; NaN if they do not suffice.
         gradient_sum: A sketch of the sum of the gradients in the first half, (m,). None with plain
             SGD, where it is ``first_half`` divided by the learning rate.
+        early_share: The share of the whole movement that the first four steps have made, along
+            that movement. NaN if the round is not long.
     """
 
     first_half: Tensor
     gradient_variance: float
     gradient_sum: Tensor | None = None
+    early_share: float = math.nan
 
 
 def steps_in_first_half(local_steps: int) -> int:
@@ -51,11 +56,16 @@ class PathRecorder:
     def __init__(self, weights: Tensor, trained: int) -> None:
         self._start, self._trained = weights[:trained], trained
         self._gradients: list[Tensor] = []
+        self._early: Tensor | None = None
 
     def record_gradients(self, gradients: Tensor) -> None:
         """Record the gradients (n, trained) of a step; the first three steps show the noise."""
         if len(self._gradients) < MEASURED_GRADIENTS:
             self._gradients.append(gradients)
+
+    def record_early(self, weights: Tensor) -> None:
+        """Record the local models (n, d) after the first steps of a long round."""
+        self._early = self._start - weights[:, : self._trained]
 
     def record_first_half(self, weights: Tensor, gradient_sums: Tensor | None) -> None:
         """Record the first half of the steps.
@@ -68,13 +78,16 @@ class PathRecorder:
         self._first_half = sketch(self._start - weights[:, : self._trained])
         self._gradient_sums = None if gradient_sums is None else sketch(gradient_sums)
 
-    def paths(self, batch_sizes: Sequence[int], stored: Sequence[int]) -> list[StepPath]:
+    def paths(
+        self, weights: Tensor, batch_sizes: Sequence[int], stored: Sequence[int]
+    ) -> list[StepPath]:
         """Return the path of each client.
 
         Batches share no sample until all samples have been used. Batches that use up all samples
         differ less from each other than random batches do, so M_i is then not estimated.
 
         Args:
+            weights: The local models after all steps, (n, d).
             batch_sizes: The batch size of each client.
             stored: The number of samples that each client's batches are drawn from.
         """
@@ -87,7 +100,16 @@ class PathRecorder:
         sums: Sequence[Tensor | None] = [None] * sizes.size
         if self._gradient_sums is not None:
             sums = self._gradient_sums.unbind()
-        return list(map(StepPath, self._first_half.unbind(), variances.tolist(), sums))
+        shares = self._early_shares(weights)
+        return list(map(StepPath, self._first_half.unbind(), variances.tolist(), sums, shares))
+
+    def _early_shares(self, weights: Tensor) -> list[float]:
+        """Return the share of each client's movement that its first steps have made."""
+        if self._early is None:
+            return [math.nan] * len(weights)
+        whole = (self._start - weights[:, : self._trained]).double()
+        shares = (self._early.double() * whole).sum(-1) / whole.square().sum(-1)
+        return [float(share) for share in shares]
 
 
 def batch_gradient_variance(gradients: Sequence[Tensor]) -> Tensor:

@@ -34,6 +34,9 @@ _ENDING_SHARE = 8  # one round in so many belongs to the ending
 _FIRST_GUESS = 0.1  # the learning rate at which clients begin to search for theirs
 _RATE_SHARES = (1.0, 0.5, 0.25, 0.125)  # the rates to choose from, relative to the largest stable
 _FEWER_ROUNDS = 0.85  # the next number of rounds to try, relative to the one before
+_LARGE_STEPS = 2  # the local steps of a round if clients have nothing in common
+_EARLY_SHARE = 0.45  # of the movement in a round, which its first steps have made then, at least
+_NO_PERSISTENCE = 0.1  # the persistence of gains then, at most
 _LARGEST_MOVEMENT = 1e15  # a larger one shows that training has diverged, which the loop reports
 _VARIANCE_MEMORY = 0.7  # the weight of the earlier gradient variance beside a new measurement
 
@@ -49,6 +52,7 @@ class FeedbackState:
         learning_rate: eta, the step size of the last round's local steps.
         rate: The largest stable learning rate.
         rounds: The number of rounds that were played.
+        has_large_steps: Whether rounds have two large steps, as clients have nothing in common.
     """
 
     gain: GainEstimate
@@ -57,6 +61,7 @@ class FeedbackState:
     learning_rate: float
     rate: RateEstimate
     rounds: int = 0
+    has_large_steps: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +85,11 @@ class Feedback:
     way has diverged or ruined the model, no later way is longer than half of it. If the limits give
     a number of rounds, it is an upper limit: fewer rounds are planned if they gain more, unless
     data streams in.
+
+    If a long first round shows that clients have nothing in common, as with one label per client,
+    it is discarded, and every later round has two large steps. Their rate is that at which a step
+    ends where the loss of a client's batch is least: it is too large for each client by itself, but
+    the average of all goes a part of that way only.
 
     Attributes:
         learning_rate: eta, the step size of local steps before the first round. Later, plans are
@@ -152,7 +162,21 @@ class Feedback:
             )
         if report.ruining_rate is not None:
             state = replace(state, gain=after_ruin(state.gain, report.local_steps * rate))
+        if path is not None and state.rounds == 1 and self._was_in_vain(path, state):
+            state = replace(state, has_large_steps=True)
+            plan = self._plan(fleet, remaining, cohort, state)
+            return replace(plan, begins_again=True), state
         return self._plan(fleet, remaining, cohort, state), state
+
+    def _was_in_vain(self, path: PathReport, state: FeedbackState) -> bool:
+        """Return whether a long first round shows that clients have nothing in common.
+
+        If every client has one label, a few steps teach it to name that label always. Later steps
+        hardly change it, and the average of such clients has learned little.
+        """
+        is_chosen = self.learning_rate is None and state.rate.is_known
+        has_gained_early = path.early_share > _EARLY_SHARE  # False for NaN
+        return is_chosen and has_gained_early and state.gain.persistence < _NO_PERSISTENCE
 
     def _plan(self, fleet: Fleet, limits: Limits, cohort: IntArray, state: FeedbackState) -> Plan:
         """Return the best plan over the number of rounds.
@@ -163,7 +187,7 @@ class Feedback:
         measured = np.isfinite(state.gradient_variance)
         variance = fill_with_median(np.where(measured, state.gradient_variance, 1.0), measured)
         clients = fleet.with_columns(gradient_variance=variance).subset(cohort)
-        least = min(_LEAST_STEPS, limits.max_local_steps)
+        least = _least_steps(limits, state)
         if self.learning_rate is None:
             clients = _with_least_batch(clients, limits, least)
         try:
@@ -193,6 +217,8 @@ class Feedback:
         """Return the learning rates to choose from, the largest first."""
         if self.learning_rate is not None or not state.rate.is_known:
             return [state.learning_rate]
+        if state.has_large_steps:
+            return [min(state.rate.stable / STABLE_FALL, state.rate.ceiling)]
         most = _MOST_GROWTH * state.learning_rate
         return [min(share * state.rate.stable, most) for share in _RATE_SHARES]
 
@@ -204,8 +230,8 @@ class Feedback:
         Its ``bound`` is the expected change of the loss until the end of training.
         """
         gain = state.gain
-        is_gain_known = gain.gain_weight > 0
-        least = min(_LEAST_STEPS, limits.max_local_steps)
+        is_gain_known = gain.gain_weight > 0 and not state.has_large_steps
+        least = _least_steps(limits, state)
         most: float = least
         if is_gain_known:
             recent = max(gain.mean_way, gain.newest_way)
@@ -228,6 +254,12 @@ class Feedback:
 
         plan = best_plan(fleet, replace(limits, rounds=rounds), change_of_loss)
         return replace(plan, learning_rate=rate)
+
+
+def _least_steps(limits: Limits, state: FeedbackState) -> int:
+    """Return the least number of local steps of a round."""
+    least = _LARGE_STEPS if state.has_large_steps else _LEAST_STEPS
+    return min(least, limits.max_local_steps)
 
 
 def _with_least_batch(fleet: Fleet, limits: Limits, local_steps: int) -> Fleet:

@@ -97,7 +97,9 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     # 6. The controller plans the next round, or the training ends if the limits allow none.
     rate = after_round(progress.rate, report, tried=order.rate_trial != "none")
     progress = _plan_next(training, replace(progress, ledger=ledger, rate=rate), outcome)
-    # 7. Otherwise the server makes the new global model of the average.
+    # 7. Otherwise the server makes the new global model of the average, unless the controller
+    #    discards the round.
+    returned |= progress.ended is None and progress.plan.begins_again
     if not returned:
         progress = take_server_step(training, progress, average.averaged)
     # 8. The new global model is evaluated if that is due, and always at the end.

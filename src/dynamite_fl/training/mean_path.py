@@ -1,5 +1,6 @@
 """The average movement of a round's local steps, in its first and in its second half."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -45,6 +46,15 @@ def with_path(
         gradient = (mean_sum / first_steps).numpy()
     variance = np.full(report.present.size, np.nan)
     variance[report.present] = [path.gradient_variance for path in paths]
+    shares_sent = [path.early_share for path, used in zip(paths, averaged, strict=True) if used]
+    early_shares = [early for early in shares_sent if math.isfinite(early)]
     return replace(
-        report, path=PathReport(first_half.numpy(), second_half.numpy(), variance, gradient)
+        report,
+        path=PathReport(
+            first_half=first_half.numpy(),
+            second_half=second_half.numpy(),
+            gradient_variance=variance,
+            gradient=gradient,
+            early_share=float(np.median(early_shares)) if early_shares else math.nan,
+        ),
     )

@@ -111,7 +111,9 @@ def take_server_step(
     if averaged is None:
         return progress
     trained = training.engine.size.trained
-    averaged = replace(averaged, is_last=progress.ended is not None)
+    has_large_steps = progress.rate.is_too_large_for_clients(progress.rate.last)
+    is_enough = progress.ended is not None or has_large_steps
+    averaged = replace(averaged, is_enough=is_enough)
     weights, state = server_step(training.server, averaged, progress.server, trained)
     if not torch.isfinite(weights).all():
         raise Diverged(

@@ -65,8 +65,8 @@ class Round:
         outcome: What the engine returned.
         ledger: The record of time and cost spent, including this round.
         refused: The number of updates that could not be averaged.
-        returned: Whether the training returned to an earlier model because the present one is
-            ruined.
+        returned: Whether the training returned to an earlier model, because the present one is
+            ruined or the controller discards the round.
         evaluation: The evaluation of the new global model; None if it was not due.
     """
 

@@ -19,6 +19,7 @@ _FIRST_GUESS = 0.1  # the rate at which the first search begins
 _STEPS_PER_CHECK = 20  # local steps that pay for a check of one gradient, 5 % of them
 _FIRST_CHECKS = 2  # checks after the first round, whatever they cost
 _CONSTANT_SHARE = 0.5  # of the stable rate, for a rate that stays for the whole training
+_LARGE = 1.5  # a rate that is so many times the largest stable one is too large for each client
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,16 @@ class RateChoice:
     steps_since_trial: int = 0
     last: float = math.nan
     largest: float = 0.0
+
+    def is_too_large_for_clients(self, rate: float) -> bool:
+        """Return whether a rate suits the average of clients only; False if nothing is known.
+
+        Example:
+            >>> choice = RateChoice(RateEstimate(log_stable=math.log(0.2)))
+            >>> [choice.is_too_large_for_clients(rate) for rate in (0.2, 0.4)]
+            [False, True]
+        """
+        return rate > _LARGE * self.estimate.stable  # False for NaN
 
 
 def rate_of_round(
@@ -76,8 +87,10 @@ def trial_of_round(
         return "search" if is_back else "none"  # so that an error can name a rate that would do
     if not choice.estimate.is_known:
         return "adopt"
-    if plan.learning_rate is None:
-        return "none"
+    if plan.learning_rate is None or choice.is_too_large_for_clients(plan.learning_rate):
+        return (
+            "none"  # the last of such large steps begins where the loss is flat, and shows nothing
+        )
     due = choice.steps_since_trial >= _STEPS_PER_CHECK or choice.trials <= _FIRST_CHECKS
     return "check" if due else "none"
 

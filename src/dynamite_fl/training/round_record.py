@@ -38,7 +38,8 @@ class RoundRecord:
         probed: Whether clients measured the loss for the controller's estimates.
         absent: The clients that were away, or too late.
         refused: Number of updates that were NaN, infinite or misshapen.
-        returned: Whether the model was ruined, so that the training returned to the last good one.
+        returned: Whether the training returned to an earlier model, because the model was ruined or
+            the round was in vain.
         metrics: The metrics of the new model on the test data by name, the leading one first. None
             if it was not evaluated; a metric that is NaN or infinite is None.
         loss: Loss of the new model on the test data. None if it was not evaluated.

@@ -176,7 +176,7 @@ class Extrapolation:
     def step(self, averaged: "AveragedRound", state: "ServerState") -> "tuple[Tensor, ServerState]":
         """Return the new global model and the state after the round."""
         movement, square = averaged.movement, averaged.squared_norm
-        if averaged.is_last or not square > 0:
+        if averaged.is_enough or not square > 0:
             return averaged.average, state
         most = max(1.0, averaged.mean_squared_norm / (2 * square))
         factor = math.sqrt(most)

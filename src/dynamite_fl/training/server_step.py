@@ -40,7 +40,8 @@ class AveragedRound:
         shares: The weight of each of them in the average; p_i = D_i / D if all clients take part.
         scales: The factor by which each movement was changed before it was averaged, c_i. None if
             none was.
-        is_last: Whether the training ends with this round.
+        is_enough: Whether the average has gone as far as it should: the training ends with this
+            round, or its steps were large already.
     """
 
     weights: Tensor
@@ -48,7 +49,7 @@ class AveragedRound:
     updates: Sequence[Tensor]
     shares: FloatArray
     scales: FloatArray | None = None
-    is_last: bool = False
+    is_enough: bool = False
 
     def first(self, count: int) -> "AveragedRound":
         """Return the same for the first numbers of the model only."""

@@ -71,7 +71,7 @@ def show_summary(
     if returns:
         rows.add_row(
             "returned",
-            f"to the last good model in round {', '.join(returns)}",
+            f"to an earlier model in round {', '.join(returns)}",
         )
     absent = sum(len(record.absent) for record in history)
     if absent:
