@@ -55,6 +55,8 @@ class PathReport:
             None with plain SGD, where it is ``first_half`` divided by the learning rate.
         early_share: The share of a client's movement that the first four steps of a long round
             have made, the median of all clients. NaN if the round is not long.
+        disagreement: The mean squared length of the clients' movements, divided by the squared
+            length of their average. It is 1 if all clients move alike. NaN if it is not known.
     """
 
     first_half: FloatArray
@@ -62,6 +64,7 @@ class PathReport:
     gradient_variance: FloatArray
     gradient: FloatArray | None = None
     early_share: float = math.nan
+    disagreement: float = math.nan
 
 
 def _not_measured() -> FloatArray:

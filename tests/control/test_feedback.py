@@ -196,7 +196,9 @@ def test_gains_and_plans_follow_the_rate_of_the_round() -> None:
 
 
 # The first half of a round in one direction, and a twentieth of it in the second half.
-SATURATED = PathReport(np.array([1.0]), np.array([0.05]), np.array([4.0, 4.0]), early_share=0.5)
+SATURATED = PathReport(
+    np.array([1.0]), np.array([0.05]), np.array([4.0, 4.0]), early_share=0.5, disagreement=6.0
+)
 
 
 def adapted(path: PathReport, control: Feedback) -> tuple[Plan, FeedbackState]:
@@ -227,6 +229,8 @@ def test_clients_with_nothing_in_common_begin_again_with_two_large_steps() -> No
     [
         replace(SATURATED, early_share=0.4),
         replace(SATURATED, early_share=np.nan),
+        replace(SATURATED, disagreement=1.0),  # all have reached the least loss
+        replace(SATURATED, disagreement=np.nan),
         replace(SATURATED, second_half=np.array([0.2])),
     ],
 )

@@ -37,6 +37,7 @@ _FEWER_ROUNDS = 0.85  # the next number of rounds to try, relative to the one be
 _LARGE_STEPS = 2  # the local steps of a round if clients have nothing in common
 _EARLY_SHARE = 0.45  # of the movement in a round, which its first steps have made then, at least
 _NO_PERSISTENCE = 0.1  # the persistence of gains then, at most
+_DISAGREEMENT = 3.0  # of the clients' movements then, at least
 _LARGEST_MOVEMENT = 1e15  # a larger one shows that training has diverged, which the loop reports
 _VARIANCE_MEMORY = 0.7  # the weight of the earlier gradient variance beside a new measurement
 
@@ -176,7 +177,9 @@ class Feedback:
         """
         is_chosen = self.learning_rate is None and state.rate.is_known
         has_gained_early = path.early_share > _EARLY_SHARE  # False for NaN
-        return is_chosen and has_gained_early and state.gain.persistence < _NO_PERSISTENCE
+        is_over_soon = has_gained_early and state.gain.persistence < _NO_PERSISTENCE
+        # Clients that agree may simply have reached the least loss.
+        return is_chosen and is_over_soon and path.disagreement > _DISAGREEMENT
 
     def _plan(self, fleet: Fleet, limits: Limits, cohort: IntArray, state: FeedbackState) -> Plan:
         """Return the best plan over the number of rounds.

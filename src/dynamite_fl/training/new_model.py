@@ -82,7 +82,16 @@ def _plain_average(training: Training, progress: Progress, outcome: RoundOutcome
     report = outcome.report
     if outcome.paths:  # of the local steps, whatever the server makes of their average
         report = with_path(outcome, is_averaged, shares, movement[:trained])
+        report = _with_disagreement(report, averaged.first(trained))
     return RoundAverage(averaged, refused, report)
+
+
+def _with_disagreement(report: RoundReport, averaged: AveragedRound) -> RoundReport:
+    """Return the report of a round with how much the movements of its clients differ."""
+    if report.path is None or not averaged.squared_norm > 0:
+        return report
+    disagreement = averaged.mean_squared_norm / averaged.squared_norm
+    return replace(report, path=replace(report.path, disagreement=disagreement))
 
 
 def _client_weights(
