@@ -1,6 +1,7 @@
 """What a run is of: written, read and refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,17 @@ def test_an_older_format_can_be_read_but_not_gone_on_with() -> None:
     assert identity.leading_metric == ACCURACY
     with pytest.raises(OtherFormat, match=f"format 2; .* with format {FORMAT}"):
         identity.require_current()
+
+
+def test_the_format_before_has_checks() -> None:
+    before = Identity.from_text(replace(WHOLE, format=3).to_text())
+    assert before.has_checks
+    with pytest.raises(OtherFormat, match="format 3"):
+        before.require_current()
+    values = json.loads(replace(WHOLE, format=3).to_text())
+    del values["check"]
+    with pytest.raises(ValueError, match="its check is wrong"):
+        Identity.from_text(json.dumps(values))
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{}", '{"data": 1, "color": 2, "folders": []}'])

@@ -1,5 +1,5 @@
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,17 +8,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamite_fl import Fleet, Infeasible, Limits, Plan
+from dynamite_fl import Infeasible
 from dynamite_fl.control.baselines.fedavg import FedAvg
-from dynamite_fl.control.controller import Measure
 from dynamite_fl.errors import InvalidInput
-from dynamite_fl.records import IntArray
-from dynamite_fl.reports import RoundReport
 from dynamite_fl.testing._training import LIMITS
 from dynamite_fl.training.ledger import Ledger
 from dynamite_fl.training.loop import begin, rounds, run_round
 from dynamite_fl.training.rate_schedule import RateSchedule
 from tests.examples import examples
+from tests.training.discarding import BeginsAgain
 from tests.trainings import digits, training
 
 
@@ -188,26 +186,6 @@ def test_clients_step_at_the_rate_of_the_round() -> None:
     assert torch.equal(first, again)
 
 
-@dataclass(frozen=True)
-class BeginsAgain:
-    """FedAvg, whose second round begins with the first model again."""
-
-    fedavg: FedAvg
-    measures: Measure = "nothing"
-
-    def describe(self, state: None) -> dict[str, float]:
-        return self.fedavg.describe(state)
-
-    def start(self, fleet: Fleet, limits: Limits, cohort: IntArray) -> tuple[Plan, None]:
-        return self.fedavg.start(fleet, limits, cohort)
-
-    def adapt(
-        self, report: RoundReport, fleet: Fleet, remaining: Limits, cohort: IntArray, state: None
-    ) -> tuple[Plan, None]:
-        plan, state = self.fedavg.adapt(report, fleet, remaining, cohort, state)
-        return replace(plan, begins_again=report.round_index == 1), state
-
-
 def test_a_plan_may_discard_the_round_before_it() -> None:
     again = replace(training("fedavg"), controller=BeginsAgain(FedAvg()))
     start = begin(again)
@@ -215,6 +193,7 @@ def test_a_plan_may_discard_the_round_before_it() -> None:
     assert torch.equal(first.weights, start.weights)
     assert played.returned
     assert first.ledger.cost > 0  # what was spent is spent
+    assert first.guard.is_back  # so that the same model, measured again, is not called ruined
     second, played = run_round(again, first)
     assert not torch.equal(second.weights, first.weights)
     assert not played.returned

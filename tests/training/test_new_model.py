@@ -1,18 +1,16 @@
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from dynamite_fl.control.estimate.rate import RateEstimate
 from dynamite_fl.errors import Diverged
 from dynamite_fl.training.averaging import Median
 from dynamite_fl.training.engine import RoundOutcome
 from dynamite_fl.training.loop import begin, run_round
 from dynamite_fl.training.new_model import average_updates, take_server_step
 from dynamite_fl.training.progress import Progress
-from dynamite_fl.training.rate_choice import RateChoice
 from dynamite_fl.training.server_optimizer import FedAvgM
 from dynamite_fl.training.server_step import ServerState
 from dynamite_fl.training.training import Training
@@ -87,11 +85,17 @@ def test_the_server_carries_its_momentum_from_round_to_round() -> None:
         weights = progress.weights.double()  # so that rounding does not add up
 
 
+def moved_alike(start: Progress, movement: Tensor) -> Progress:
+    """Return the progress as if the last round had made the same movement."""
+    return replace(start, server=ServerState(last_movement=movement))
+
+
 def test_the_last_round_is_not_extrapolated() -> None:
     trained = training("fedavg", server="extrapolation")
     start, outcome = first_round(trained)
     averaged = average_updates(trained, start, outcome).averaged
     assert averaged is not None
+    start = moved_alike(start, averaged.movement)
     last = replace(start, ended="deadline")
     assert torch.equal(take_server_step(trained, last, averaged).weights, averaged.average)
     further = take_server_step(trained, start, averaged)
@@ -99,16 +103,19 @@ def test_the_last_round_is_not_extrapolated() -> None:
     assert not torch.equal(further.weights, averaged.average)
 
 
-@pytest.mark.parametrize(("rate", "goes_further"), [(0.2, True), (0.29, True), (0.31, False)])
-def test_large_steps_are_not_extrapolated(rate: float, goes_further: bool) -> None:
-    """The largest stable rate is 0.2, and half as much again is large."""
-    trained = training("fedavg", server="extrapolation")
+@pytest.mark.parametrize(
+    ("server", "is_extrapolated"), [("extrapolation", True), ("average", False)]
+)
+def test_the_report_says_how_far_the_server_may_go(server: str, is_extrapolated: bool) -> None:
+    trained = training("dynamite-feedback", server=server)
     start, outcome = first_round(trained)
-    averaged = average_updates(trained, start, outcome).averaged
-    assert averaged is not None
-    known = RateChoice(estimate=RateEstimate(log_stable=math.log(0.2)), last=rate)
-    after = take_server_step(trained, replace(start, rate=known), averaged)
-    assert torch.equal(after.weights, averaged.average) != goes_further
+    average = average_updates(trained, start, outcome)
+    path = average.report.path
+    assert path is not None
+    assert average.averaged is not None
+    assert path.disagreement == pytest.approx(average.averaged.disagreement)
+    assert path.disagreement > 2
+    assert path.server_reach == (path.disagreement / 2 if is_extrapolated else 1.0)
 
 
 def test_a_round_that_a_limit_makes_the_last_one_is_not_extrapolated() -> None:
@@ -117,6 +124,7 @@ def test_a_round_that_a_limit_makes_the_last_one_is_not_extrapolated() -> None:
     start, outcome = first_round(trained)
     averaged = average_updates(trained, start, outcome).averaged
     assert averaged is not None
+    start = moved_alike(start, averaged.movement)
     short = replace(trained, limits=replace(trained.limits, deadline=1.001 * outcome.seconds))
     progress, _ = run_round(short, start)
     assert (progress.ended, start.plan.rounds > 1) == ("deadline", True)

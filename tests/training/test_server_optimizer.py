@@ -6,7 +6,6 @@ three local steps in a round.
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -127,19 +126,20 @@ def literal_fedexp(epsilon: float) -> tuple[Vector, list[float]]:
 
 def literal_extrapolation() -> tuple[Vector, list[float]]:
     """Write out the docstring of ``Extrapolation``; return the factors too."""
-    w, last, factors = START, None, []
+    w, last, g, factors = START, None, 1.0, []
     for _ in range(ROUNDS):
         deltas = [minus(w, local_model(i, w)) for i in range(3)]
         d = mean(deltas)
         total = sum(p * sum(x * x for x in delta) for p, delta in zip(SHARES, deltas, strict=True))
-        h = max(1.0, total / (2 * sum(x * x for x in d)))
-        g = math.sqrt(h)
+        reach = max(1.0, total / (2 * sum(x * x for x in d)))
         if last is not None:
-            lengths = math.hypot(*d) * math.hypot(*last)
-            g = factors[-1] * math.exp(
-                sum(x * y for x, y in zip(d, last, strict=True)) / lengths / 2
-            )
-        g = min(max(g, 1.0), h)
+            product = sum(x * y for x, y in zip(d, last, strict=True))
+            c, r = product / (math.hypot(*d) * math.hypot(*last)), product / math.hypot(*last) ** 2
+            if c > 0:
+                g = g * math.exp(c / 2)
+            if r < -1:
+                g = g / r**2
+        g = min(max(g, 1.0), reach)
         factors.append(g)
         w = [z - g * x for z, x in zip(w, d, strict=True)]
         last = d
@@ -201,28 +201,60 @@ def test_extrapolation() -> None:
     assert max(factors) > 1  # else this would only test an average
 
 
-def test_extrapolation_follows_the_directions_of_rounds() -> None:
+def right_angles(scale: float = 1.0, *, is_last: bool = False) -> AveragedRound:
     """Six clients move by 2, all at right angles, so that the factor is 3 at most."""
-    weights, updates = torch.zeros(6), list(-2 * torch.eye(6))
-    averaged = AveragedRound(weights, average(updates, np.ones(6)), updates, np.ones(6) / 6)
-    after, state = Extrapolation().step(averaged, ServerState())
-    assert state.factor == pytest.approx(math.sqrt(3))
-    assert after.tolist() == pytest.approx([-math.sqrt(3) / 3] * 6)
-    _, again = Extrapolation().step(averaged, state)
-    assert again.factor == pytest.approx(math.sqrt(3) * math.exp(0.5))
-    _, third = Extrapolation().step(averaged, again)
-    assert third.factor == pytest.approx(3)
-    assert third.last_movement is not None
-    _, back = Extrapolation().step(averaged, replace(third, last_movement=-third.last_movement))
-    assert back.factor == pytest.approx(3 * math.exp(-0.5))
+    updates = list(-2 * scale * torch.eye(6))
+    mean_model = average(updates, np.ones(6))
+    return AveragedRound(torch.zeros(6), mean_model, updates, np.ones(6) / 6, is_last=is_last)
+
+
+def test_extrapolation_goes_further_while_rounds_go_on_in_the_same_direction() -> None:
+    after, state = Extrapolation().step(right_angles(), ServerState())
+    assert state.factor == 1.0
+    assert after.tolist() == pytest.approx([-1 / 3] * 6)
+    after, again = Extrapolation().step(right_angles(), state)
+    assert again.factor == pytest.approx(math.exp(0.5))
+    assert after.tolist() == pytest.approx([-math.exp(0.5) / 3] * 6)
+    _, third = Extrapolation().step(right_angles(), again)
+    assert third.factor == pytest.approx(math.exp(1.0))
+    _, fourth = Extrapolation().step(right_angles(), third)
+    assert fourth.factor == pytest.approx(3)
+
+
+@pytest.mark.parametrize(
+    ("scale", "factor"),
+    [
+        (-0.5, 2.0),  # the movement turns back, but does not grow
+        (-0.99, 2.0),
+        (-1.25, 2 / 1.25**2),  # it grows
+        (-3.0, 1.0),  # 2 / 9 is less than 1
+        (0.0001, 2 * math.exp(0.5)),  # the angle counts, not the length
+    ],
+)
+def test_extrapolation_at_the_edge_of_stability(scale: float, factor: float) -> None:
+    last = right_angles().movement
+    _, state = Extrapolation().step(right_angles(scale), ServerState(last_movement=last, factor=2))
+    assert state.factor == pytest.approx(min(factor, 3))
 
 
 def test_the_last_round_is_not_extrapolated() -> None:
-    weights, updates = torch.zeros(6), list(-2 * torch.eye(6))
-    mean_model = average(updates, np.ones(6))
-    averaged = AveragedRound(weights, mean_model, updates, np.ones(6) / 6, is_enough=True)
-    after, _ = Extrapolation().step(averaged, ServerState(last_movement=-mean_model, factor=2.0))
-    assert after is mean_model
+    last = right_angles(is_last=True)
+    state = ServerState(last_movement=last.movement, factor=2.0)
+    assert Extrapolation().step(last, state)[0] is last.average
+
+
+def test_the_last_round_ends_where_the_slope_is_nothing_if_it_turns_back() -> None:
+    """The loss is 3/4 x^2, and a round moves by its slope: from 1 to -1/2, and then to 0."""
+
+    def round_at(x: float, *, is_last: bool = False) -> AveragedRound:
+        weights = torch.tensor([x], dtype=torch.float64)
+        end = weights - 1.5 * weights
+        return AveragedRound(weights, end, [end], np.ones(1), is_last=is_last)
+
+    weights, state = Extrapolation().step(round_at(1.0), ServerState())
+    assert weights.tolist() == [-0.5]
+    weights, _ = Extrapolation().step(round_at(-0.5, is_last=True), state)
+    assert weights.tolist() == pytest.approx([0.0])
 
 
 def test_a_round_that_moves_nothing_extrapolates_nothing() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dynamite_fl._leading_metric import LeadingMetric
+from dynamite_fl.control.baselines.fedavg import FedAvg
 from dynamite_fl.control.registry import CONTROLLERS
 from dynamite_fl.plan.feasibility import Infeasible
 from dynamite_fl.training.history import read_history
@@ -16,6 +17,7 @@ from dynamite_fl.training.round_record import RoundRecord
 from dynamite_fl.training.run_folder import RunFolder
 from dynamite_fl.training.session import Session
 from tests.faults.kills import MOMENTS, killed_at_write, same_files
+from tests.training.discarding import BeginsAgain
 from tests.trainings import digits, training
 
 
@@ -89,6 +91,18 @@ def test_an_interruption_changes_no_byte_with_any_controller(tmp_path: Path, nam
     for file in ("history", "model", "ended", "checkpoint"):
         ours, theirs = getattr(cut, file), getattr(whole, file)
         assert ours.read_bytes() == theirs.read_bytes(), file
+
+
+def test_a_resume_after_a_discarded_round_changes_no_byte(tmp_path: Path) -> None:
+    given = replace(training("fedavg"), controller=BeginsAgain(FedAvg()))
+    whole, cut = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "cut")
+    for folder in (whole, cut):
+        folder.path.mkdir()
+    assert Session(given, whole).run().history[0].returned
+    seen = list[RoundRecord]()
+    Session(given, cut, on_round=[seen.append], should_stop=lambda: len(seen) == 1).run()
+    Session(given, cut).run()
+    assert same_files(whole.path, cut.path)
 
 
 def test_a_second_ctrl_c_ends_at_once() -> None:

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from dynamite_fl.records import FloatArray
@@ -170,3 +171,17 @@ def after_return(guard: Guard, *, is_stalled: bool) -> Guard:
         returns=guard.returns + 1,
         is_back=True,
     )
+
+
+def after_discarding(guard: Guard, weights: Tensor) -> Guard:
+    """Return the guard after a round whose updates a controller discards.
+
+    The next round measures the loss of the same model once more, on other batches. If it is the
+    last good one, chance alone must not make it a ruined one.
+
+    Args:
+        guard: The guard after it has judged the model.
+        weights: The model, (d,).
+    """
+    is_good = guard.good_weights is not None and torch.equal(guard.good_weights, weights)
+    return replace(guard, is_back=is_good)

@@ -9,8 +9,9 @@ from typing import Any
 from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl.training.line_checks import digest
 
-FORMAT = 3  # of the files in a run folder; it rises when an older version could not go on
-_READABLE = (2, FORMAT)  # formats whose runs can be shown; those of format 2 have no checks
+FORMAT = 4  # of the files in a run folder; it rises when an older version could not go on
+_READABLE = (2, 3, FORMAT)  # formats whose runs can be shown
+_FIRST_WITH_CHECKS = 3  # the first format whose files have checks
 
 
 class OtherFormat(ValueError):  # noqa: N818  it says what is the matter
@@ -64,6 +65,11 @@ class Identity:
             parts["devices"] = "real"
         return digest(json.dumps(parts, sort_keys=True))
 
+    @property
+    def has_checks(self) -> bool:
+        """Whether the files of the folder have checks."""
+        return self.format >= _FIRST_WITH_CHECKS
+
     def require_current(self) -> None:
         """Refuse to go on with a run whose files have another format.
 
@@ -96,7 +102,8 @@ class Identity:
             if content.get("format", FORMAT) not in _READABLE:
                 raise OtherFormat(content.get("version"), content["format"])
             check = content.pop("check", None)
-            if (check is not None or content.get("format") == FORMAT) and check != _check(content):
+            has_check = check is not None or content.get("format", 0) >= _FIRST_WITH_CHECKS
+            if has_check and check != _check(content):
                 raise ValueError("its check is wrong")
             if not all(isinstance(path, str) for path in list(content["folders"])):
                 raise TypeError("a folder is not text")

@@ -19,6 +19,7 @@ from dynamite_fl.records import FloatArray, Limits
 from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.cohort import Cohort, draw_cohort
 from dynamite_fl.training.engine import Evaluation, RoundOrder, RoundOutcome
+from dynamite_fl.training.guard import after_discarding
 from dynamite_fl.training.ledger import Ledger
 from dynamite_fl.training.new_model import average_updates, take_server_step
 from dynamite_fl.training.private_cohort import draw_private_cohort
@@ -99,8 +100,10 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     progress = _plan_next(training, replace(progress, ledger=ledger, rate=rate), outcome)
     # 7. Otherwise the server makes the new global model of the average, unless the controller
     #    discards the round.
-    returned |= progress.ended is None and progress.plan.begins_again
-    if not returned:
+    if progress.ended is None and progress.plan.begins_again and not returned:
+        progress = replace(progress, guard=after_discarding(progress.guard, progress.weights))
+        returned = True
+    elif not returned:
         progress = take_server_step(training, progress, average.averaged)
     # 8. The new global model is evaluated if that is due, and always at the end.
     evaluation = _evaluation_if_due(training, progress)

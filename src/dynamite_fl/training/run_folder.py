@@ -18,7 +18,7 @@ from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl._regular import read_regular_text
 from dynamite_fl.errors import RunFolderError
 from dynamite_fl.training.folder_lock import LOCK_NAME, FolderLock
-from dynamite_fl.training.identity import FORMAT, Identity, OtherFormat
+from dynamite_fl.training.identity import Identity, OtherFormat
 from dynamite_fl.training.line_checks import digest
 
 _MOST_HEADER_BYTES = 100_000_000  # the limit of the format safetensors
@@ -240,7 +240,7 @@ class RunFolder:
         if not self.identity.exists():
             return None
         identity = self.read_identity()
-        return identity.run if identity.format == FORMAT else None
+        return identity.run if identity.has_checks else None
 
     def check_can_go_on(self) -> None:
         """Refuse to go on with a run that a version with another format of files began."""

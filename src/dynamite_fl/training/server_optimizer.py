@@ -162,29 +162,50 @@ class Extrapolation:
 
     Clients whose data differs move in different directions, which nearly cancel in the average.
     Their own losses allow only short local steps, while the mean loss of all would allow the model
-    to go much further. So the server moves g times as far as the average. In every round
+    to go much further. So the server moves g times as far as the average. It begins with g = 1.
+    With the movement d of this round's average, d' of the last one, the cosine c of the angle
+    between them, and r = <d, d'> / |d'|^2,
 
-        g <- g exp(c / 2), then at least 1 and at most max(1, h)
+        g <- g exp(c / 2)    if c > 0, because the model may go further
+        g <- g / r^2         if r < -1, because it went too far
 
-    where c is the cosine of the angle between the movements of this round and of the last one, and
-    ``h = sum_i p_i |d_i|^2 / (2 |d|^2)`` is the factor of ``FedExP``. Rounds that go on in the same
-    direction show that the model may go further, and rounds that turn back show that it went too
-    far. At first, g is the square root of h. The last round has no later one to correct it, so the
-    server then takes the average.
+    and g stays otherwise. Then g is at least 1 and at most ``reach``. If the movement turns back
+    without growing (-1 < r < 0), the training is at the edge of stability, where it learns fastest
+    (Cohen et al., ICLR 2021).
+
+    The last round has no later one to correct it, so the server takes the average. If the movement
+    turns back, it goes g / (1 - r) times as far, if that is less: there, the slope of the loss
+    along the last movement has fallen to nothing.
     """
 
     def step(self, averaged: "AveragedRound", state: "ServerState") -> "tuple[Tensor, ServerState]":
         """Return the new global model and the state after the round."""
         movement, square = averaged.movement, averaged.squared_norm
-        if averaged.is_enough or not square > 0:
+        if not square > 0:
             return averaged.average, state
-        most = max(1.0, averaged.mean_squared_norm / (2 * square))
-        factor = math.sqrt(most)
+        factor, turned = state.factor, 0.0
         if state.last_movement is not None:
-            factor = state.factor * math.exp(_cosine(movement, state.last_movement) / 2)
-        factor = min(max(factor, 1.0), most)
-        weights = averaged.weights - factor * movement
+            product, last_square = _products(movement, state.last_movement)
+            turned = product / last_square
+            if turned < -1:
+                factor /= turned**2
+            elif turned > 0:
+                factor *= math.exp(product / math.sqrt(square * last_square) / 2)
+        if averaged.is_last:
+            factor = min(state.factor / (1 - turned), 1.0) if turned < 0 else 1.0
+        else:
+            factor = min(max(factor, 1.0), self.reach(averaged.disagreement))
+        weights = averaged.average if factor == 1 else averaged.weights - factor * movement
         return weights, replace(state, last_movement=movement, factor=factor)
+
+    @staticmethod
+    def reach(disagreement: float) -> float:
+        """Return the largest g after a round whose clients disagree so much.
+
+        It is the factor of ``FedExP``, max(1, sum_i p_i |d_i|^2 / (2 |d|^2)), which is large only
+        if the clients' movements d_i differ.
+        """
+        return max(1.0, disagreement / 2)
 
 
 ServerOptimizer = Average | FedAvgM | FedAdam | FedYogi | FedExP | Extrapolation
@@ -236,7 +257,7 @@ def _check_below_one(field: str, value: float) -> None:
         raise InvalidInput(f"{field} is {value:g}: it must be below 1")
 
 
-def _cosine(one: "Tensor", other: "Tensor") -> float:
-    """Return the cosine of the angle between two vectors that are not 0."""
+def _products(one: "Tensor", other: "Tensor") -> tuple[float, float]:
+    """Return the inner product of two vectors, and that of the second one with itself."""
     one, other = one.double(), other.double()
-    return float(one @ other / (one.norm() * other.norm()))
+    return float(one @ other), float(other @ other)

@@ -1,5 +1,6 @@
 """What server optimisers work on, and the step from an averaged round to the new global model."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -40,8 +41,7 @@ class AveragedRound:
         shares: The weight of each of them in the average; p_i = D_i / D if all clients take part.
         scales: The factor by which each movement was changed before it was averaged, c_i. None if
             none was.
-        is_enough: Whether the average has gone as far as it should: the training ends with this
-            round, or its steps were large already.
+        is_last: Whether the training ends with this round.
     """
 
     weights: Tensor
@@ -49,7 +49,7 @@ class AveragedRound:
     updates: Sequence[Tensor]
     shares: FloatArray
     scales: FloatArray | None = None
-    is_enough: bool = False
+    is_last: bool = False
 
     def first(self, count: int) -> "AveragedRound":
         """Return the same for the first numbers of the model only."""
@@ -90,6 +90,15 @@ class AveragedRound:
         if self.scales is not None:
             norms = [float(c) ** 2 * norm for c, norm in zip(self.scales, norms, strict=True)]
         return sum(float(share) * norm for share, norm in zip(self.shares, norms, strict=True))
+
+    @property
+    def disagreement(self) -> float:
+        """The mean squared norm of the clients' movements, divided by that of the average.
+
+        It is 1 if all clients move alike, and NaN if the average does not move.
+        """
+        square = self.squared_norm
+        return self.mean_squared_norm / square if square > 0 else math.nan
 
 
 def server_step(
