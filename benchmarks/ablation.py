@@ -31,6 +31,7 @@ from dynamite_fl.job.build import build_training
 from dynamite_fl.job.training import load_training_job
 from dynamite_fl.records import Fleet, FloatArray, Limits, Plan
 from dynamite_fl.reports import PathReport
+from dynamite_fl.training.server_optimizer import Average, Extrapolation
 from dynamite_fl.training.session import Session
 
 CASES = [
@@ -41,6 +42,8 @@ CASES = [
     Case("perceptron", bound="time"),
     Case("perceptron", "by label"),
     Case("softmax", "all for all", "time", rounds=120, stream="smooth-c"),
+    Case("perceptron", bound="time", overhead=0.0, stragglers=1),
+    Case("perceptron", bound="time", overhead=0.0, stragglers=10),
 ]
 
 
@@ -136,6 +139,10 @@ VARIANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "all rounds played": lambda: patch.object(feedback, "_data_streams", lambda *_: True),
     "noise costs nothing": lambda: patch.object(feedback, "_update_variance", without_noise),
     "guess of speeds ignored": lambda: patch.object(speed, "_GUESS_ERROR", 1e3),
+    "server's reach ignored": lambda: patch.object(feedback, "_update_reach", lambda *_: 0.0),
+    "server averages": lambda: patch.multiple(
+        Extrapolation, step=Average.step, reach=staticmethod(lambda _: 1.0)
+    ),
     "one batch size for all": lambda: patch.object(Feedback, "_best", one_size),
 }
 

@@ -42,6 +42,7 @@ class Case:
     dataset: str = "mnist"
     fleet: str = "vm20"
     optimizer: str = "SGD"
+    stragglers: int = 0  # devices that compute at a tenth of their speed, without other overhead
     limits_for: int | None = None  # rounds that the limits are made for; None: as many as there are
     max_local_steps: int = 100
 
@@ -52,6 +53,8 @@ class Case:
         own = f"{1000 * self.overhead:g} ms" if self.overhead is not None else "6-13 ms"
         if self.fleet == "testbed5":
             own = "4-9 ms"
+        if self.stragglers:
+            own += f", {self.stragglers} stragglers"
         return [
             f"{self.model}, {self.dataset}",
             data,
@@ -108,9 +111,12 @@ evaluate_every = 20
         if self.overhead is None:
             return f'devices = "{self.fleet}"'
         devices = embedded_fleet(self.fleet)
-        columns = ["samples_per_second", "latency", "bandwidth", "jitter", "comm_jitter", "drift"]
+        speeds = devices.samples_per_second.copy()
+        speeds[: self.stragglers] /= 10
+        columns = ["latency", "bandwidth", "jitter", "comm_jitter", "drift"]
         lines = [f"{key} = {getattr(devices, key).tolist()}" for key in columns]
-        return "\n".join(["[devices]", f"step_overhead = {self.overhead}", *lines])
+        lines += [f"samples_per_second = {speeds.tolist()}", f"step_overhead = {self.overhead}"]
+        return "\n".join(["[devices]", *lines])
 
 
 def cases() -> list[Case]:
