@@ -139,10 +139,7 @@ VARIANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "all rounds played": lambda: patch.object(feedback, "_data_streams", lambda *_: True),
     "noise costs nothing": lambda: patch.object(feedback, "_update_variance", without_noise),
     "guess of speeds ignored": lambda: patch.object(speed, "_GUESS_ERROR", 1e3),
-    "server's reach ignored": lambda: patch.object(feedback, "_update_reach", lambda *_: 0.0),
-    "server averages": lambda: patch.multiple(
-        Extrapolation, step=Average.step, reach=staticmethod(lambda _: 1.0)
-    ),
+    "server averages": lambda: patch.object(Extrapolation, "step", Average.step),
     "one batch size for all": lambda: patch.object(Feedback, "_best", one_size),
 }
 

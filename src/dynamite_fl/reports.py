@@ -57,8 +57,6 @@ class PathReport:
             have made, the median of all clients. NaN if the round is not long.
         disagreement: The mean squared length of the clients' movements, divided by the squared
             length of their average. It is 1 if all clients move alike. NaN if it is not known.
-        server_reach: The most by which the server may move further than the average. It is 1 if the
-            server does not.
     """
 
     first_half: FloatArray
@@ -67,7 +65,6 @@ class PathReport:
     gradient: FloatArray | None = None
     early_share: float = math.nan
     disagreement: float = math.nan
-    server_reach: float = 1.0
 
 
 def _not_measured() -> FloatArray:

@@ -1,4 +1,3 @@
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +6,7 @@ import pytest
 from dynamite_fl import Fleet, Limits, Plan
 from dynamite_fl.control.estimate.gain import GainEstimate
 from dynamite_fl.control.estimate.rate import RateEstimate
-from dynamite_fl.control.feedback import Feedback, FeedbackState, _update_reach
+from dynamite_fl.control.feedback import Feedback, FeedbackState
 from dynamite_fl.reports import PathReport, RoundReport
 
 FLEET = Fleet(
@@ -252,36 +251,3 @@ def test_after_a_ruin_large_steps_are_half_as_large() -> None:
     plan, after = Feedback().adapt(ruined, FLEET, LIMITS, BOTH, after)
     assert (after.has_large_steps, plan.local_steps) == (True, 2)
     assert plan.learning_rate == pytest.approx(0.2)
-
-
-def steps_with(reach: float, control: Feedback) -> int:
-    """Return the local steps after rounds whose second half gains a tenth of the first half."""
-    path = PathReport(
-        np.array([RATE]), np.array([0.1 * RATE]), np.array([4.0, 4.0]), server_reach=reach
-    )
-    report = replace(
-        of_a_round(path, RATE),
-        local_steps=32,
-        stable_rates=np.array([RATE, RATE]),
-        steepness=np.array([1.0, 1.0]),
-    )
-    _, state = control.start(FLEET, LIMITS, BOTH)
-    for _ in range(4):
-        plan, state = control.adapt(report, FLEET, LIMITS, BOTH, state)
-    assert math.exp(state.log_reach) == pytest.approx(reach)
-    return plan.local_steps
-
-
-def test_rounds_are_short_where_the_server_can_go_far() -> None:
-    """A round of 4 steps is multiplied by 100 / 4, and one of 25 steps by 4."""
-    assert steps_with(1.0, Feedback()) == steps_with(3.9, Feedback()) > 8
-    assert steps_with(100.0, Feedback()) == 4
-
-
-def test_how_far_the_server_can_go_follows_recent_rounds() -> None:
-    _, first = Feedback().start(FLEET, LIMITS, BOTH)
-    state = replace(first, rounds=1)
-    assert math.exp(_update_reach(state, replace(SATURATED, server_reach=9.0))) == pytest.approx(9)
-    state = replace(first, rounds=2, log_reach=math.log(9.0))
-    after = math.exp(_update_reach(state, replace(SATURATED, server_reach=1.0)))
-    assert after == pytest.approx(9**0.7)

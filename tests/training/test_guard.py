@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dynamite_fl.training.guard import Guard, after_discarding, after_return, judge, mean_loss
+from dynamite_fl.training.guard import Guard, after_return, judge, mean_loss
 from dynamite_fl.training.server_step import ServerState
 
 SERVER = ServerState()
@@ -118,20 +118,3 @@ def test_the_variance_of_the_mean_is_that_of_independent_clients() -> None:
 
 def test_a_single_client_is_believed_with_reserve() -> None:
     assert mean_loss(np.array([2.0]), np.array([5.0])) == (2.0, 0.25)
-
-
-@pytest.mark.parametrize("is_discarded", [True, False])
-def test_the_same_model_is_not_ruined_by_other_batches(is_discarded: bool) -> None:
-    """The loss of the first model is 10 % higher on other batches, which is many errors."""
-    guard, _ = judge(Guard(), 2.0, 1e-6, model(0), SERVER)
-    if is_discarded:
-        guard = after_discarding(guard, model(0))
-    guard, is_ruined = judge(guard, 2.2, 1e-6, model(0), SERVER)
-    assert is_ruined != is_discarded
-    assert not guard.is_back
-
-
-def test_a_model_in_doubt_stays_in_doubt_if_its_round_is_discarded() -> None:
-    guard, _ = judged([2.3, 1.0, 0.5, 2.3], error=0.4)
-    assert not after_discarding(guard, model(3)).is_back
-    assert not after_discarding(Guard(), model(0)).is_back

@@ -193,10 +193,15 @@ def test_a_plan_may_discard_the_round_before_it() -> None:
     assert torch.equal(first.weights, start.weights)
     assert played.returned
     assert first.ledger.cost > 0  # what was spent is spent
-    assert first.guard.is_back  # so that the same model, measured again, is not called ruined
+    assert first.guard.is_judged
     second, played = run_round(again, first)
     assert not torch.equal(second.weights, first.weights)
     assert not played.returned
+    assert not second.guard.is_judged
+    assert second.guard.recent_loss == first.guard.recent_loss  # the same model is judged once
+    assert second.guard.idle_rounds == first.guard.idle_rounds == 0
+    third, _ = run_round(again, second)
+    assert third.guard.recent_loss != second.guard.recent_loss
 
 
 def test_the_last_round_is_not_discarded() -> None:

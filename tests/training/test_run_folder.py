@@ -1,6 +1,7 @@
 """The folder of one training: what it is of, and whether it has ended."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,14 @@ def test_a_run_of_the_format_before_is_read_but_not_gone_on_with(folder: RunFold
     folder.identity.write_text(json.dumps(older))
     assert folder.read_identity().format == 2
     with pytest.raises(RunFolderError, match=r"begun by dynamite 0\.0, .* format 2"):
+        folder.check_can_go_on()
+
+
+def test_a_run_of_the_last_format_is_read_with_its_checks(folder: RunFolder) -> None:
+    current = folder.first_check()
+    folder.identity.write_text(replace(folder.read_identity(), format=3).to_text())
+    assert folder.first_check() == current is not None
+    with pytest.raises(RunFolderError, match=r"format 3"):
         folder.check_can_go_on()
 
 

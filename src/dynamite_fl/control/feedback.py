@@ -40,7 +40,6 @@ _NO_PERSISTENCE = 0.1  # the persistence of gains then, at most
 _DISAGREEMENT = 3.0  # of the clients' movements then, at least
 _LARGEST_MOVEMENT = 1e15  # a larger one shows that training has diverged, which the loop reports
 _VARIANCE_MEMORY = 0.7  # the weight of the earlier gradient variance beside a new measurement
-_REACH_MEMORY = 0.7  # the weight of earlier rounds in how far the server may go
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +54,6 @@ class FeedbackState:
         rate: The largest stable learning rate.
         rounds: The number of rounds that were played.
         has_large_steps: Whether rounds have two large steps, as clients have nothing in common.
-        log_reach: The logarithm of the most by which the server may move further than the average.
-            Recent rounds count most.
     """
 
     gain: GainEstimate
@@ -66,7 +63,6 @@ class FeedbackState:
     rate: RateEstimate
     rounds: int = 0
     has_large_steps: bool = False
-    log_reach: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +86,6 @@ class Feedback:
     way has diverged or ruined the model, no later way is longer than half of it. If the limits give
     a number of rounds, it is an upper limit: fewer rounds are planned if they gain more, unless
     data streams in.
-
-    If clients disagree, the server goes further than their average, which multiplies the gain and
-    the noise of a round. It can go f times as far as the average of single steps, where f is its
-    reach, but not as far as the average of longer ways, so a round of tau steps is taken to be
-    multiplied by max(1, f/tau). Where clients differ much, rounds therefore have few steps.
 
     If a long first round shows that clients have nothing in common, as with one label per client,
     it is discarded, and every later round has two large steps. Their rate is that at which a step
@@ -169,7 +160,6 @@ class Feedback:
                 state,
                 gain=update_gain(state.gain, path, report.local_steps, rate),
                 gradient_variance=_update_variance(state.gradient_variance, report.clients, path),
-                log_reach=_update_reach(state, path),
             )
         if report.ruining_rate is not None:
             state = replace(state, gain=after_ruin(state.gain, report.local_steps * rate))
@@ -263,7 +253,6 @@ class Feedback:
             if is_gain_known:
                 round_gain = expected_gain(gain, rate * steps)
             change = noise_factor * np.asarray(gradient_noise) - np.asarray(rounds) * round_gain
-            change *= np.maximum(math.exp(state.log_reach) / steps, 1.0)
             return np.where((steps < least) | (steps > most), np.inf, change)
 
         plan = best_plan(fleet, replace(limits, rounds=rounds), change_of_loss)
@@ -274,12 +263,6 @@ def _least_steps(limits: Limits, state: FeedbackState) -> int:
     """Return the least number of local steps of a round."""
     least = _LARGE_STEPS if state.has_large_steps else _LEAST_STEPS
     return min(least, limits.max_local_steps)
-
-
-def _update_reach(state: FeedbackState, path: PathReport) -> float:
-    """Return the logarithm of how far the server may go, with one more round."""
-    memory = _REACH_MEMORY if state.rounds > 1 else 0.0
-    return memory * state.log_reach + (1 - memory) * math.log(path.server_reach)
 
 
 def _with_least_batch(fleet: Fleet, limits: Limits, local_steps: int) -> Fleet:

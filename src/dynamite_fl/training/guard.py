@@ -15,7 +15,6 @@ import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from dynamite_fl.records import FloatArray
@@ -46,6 +45,7 @@ class Guard:
         stalls: How often the training has returned because nothing was learned.
         returns: How often the training has returned to the last good model in a row.
         is_back: Whether the present model is that model, because the training has returned to it.
+        is_judged: Whether the present model was judged already, because its round was discarded.
     """
 
     good_weights: Tensor | None = None
@@ -58,6 +58,7 @@ class Guard:
     stalls: int = 0
     returns: int = 0
     is_back: bool = False
+    is_judged: bool = False
 
     @property
     def limit(self) -> float:
@@ -171,17 +172,3 @@ def after_return(guard: Guard, *, is_stalled: bool) -> Guard:
         returns=guard.returns + 1,
         is_back=True,
     )
-
-
-def after_discarding(guard: Guard, weights: Tensor) -> Guard:
-    """Return the guard after a round whose updates a controller discards.
-
-    The next round measures the loss of the same model once more, on other batches. If it is the
-    last good one, chance alone must not make it a ruined one.
-
-    Args:
-        guard: The guard after it has judged the model.
-        weights: The model, (d,).
-    """
-    is_good = guard.good_weights is not None and torch.equal(guard.good_weights, weights)
-    return replace(guard, is_back=is_good)

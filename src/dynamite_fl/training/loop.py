@@ -19,7 +19,6 @@ from dynamite_fl.records import FloatArray, Limits
 from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.cohort import Cohort, draw_cohort
 from dynamite_fl.training.engine import Evaluation, RoundOrder, RoundOutcome
-from dynamite_fl.training.guard import after_discarding
 from dynamite_fl.training.ledger import Ledger
 from dynamite_fl.training.new_model import average_updates, take_server_step
 from dynamite_fl.training.private_cohort import draw_private_cohort
@@ -101,7 +100,7 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     # 7. Otherwise the server makes the new global model of the average, unless the controller
     #    discards the round.
     if progress.ended is None and progress.plan.begins_again and not returned:
-        progress = replace(progress, guard=after_discarding(progress.guard, progress.weights))
+        progress = replace(progress, guard=replace(progress.guard, is_judged=True))
         returned = True
     elif not returned:
         progress = take_server_step(training, progress, average.averaged)

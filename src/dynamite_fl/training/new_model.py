@@ -1,6 +1,5 @@
 """From the local models of a round to the new global model: the average and the server's step."""
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,7 +16,6 @@ from dynamite_fl.training.mean_path import with_path
 from dynamite_fl.training.private_average import private_average
 from dynamite_fl.training.private_mechanism import PrivacyState
 from dynamite_fl.training.progress import Progress
-from dynamite_fl.training.server_optimizer import Extrapolation
 from dynamite_fl.training.server_step import AveragedRound, server_step
 from dynamite_fl.training.training import Training
 
@@ -84,24 +82,15 @@ def _plain_average(training: Training, progress: Progress, outcome: RoundOutcome
     report = outcome.report
     if outcome.paths:  # of the local steps, whatever the server makes of their average
         report = with_path(outcome, is_averaged, shares, movement[:trained])
-        report = _with_disagreement(training, report, averaged.first(trained))
+        report = _with_disagreement(report, averaged.first(trained))
     return RoundAverage(averaged, refused, report)
 
 
-def _with_disagreement(
-    training: Training, report: RoundReport, averaged: AveragedRound
-) -> RoundReport:
-    """Return the report of a round with how much the movements of its clients differ.
-
-    It also says how much further than their average the server may go for that reason.
-    """
-    disagreement = averaged.disagreement
-    if report.path is None or math.isnan(disagreement):
+def _with_disagreement(report: RoundReport, averaged: AveragedRound) -> RoundReport:
+    """Return the report of a round with how much the movements of its clients differ."""
+    if report.path is None:
         return report
-    server = training.server
-    reach = server.reach(disagreement) if isinstance(server, Extrapolation) else 1.0
-    path = replace(report.path, disagreement=disagreement, server_reach=reach)
-    return replace(report, path=path)
+    return replace(report, path=replace(report.path, disagreement=averaged.disagreement))
 
 
 def _client_weights(

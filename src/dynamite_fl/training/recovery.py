@@ -51,6 +51,8 @@ def judge_model(
     """
     if training.privacy is not None:
         return progress, False
+    if progress.guard.is_judged:  # other batches would say nothing new about the same model
+        return replace(progress, guard=replace(progress.guard, is_judged=False)), False
     if not report.present.any() or not report.first_losses.size:  # nobody measured the loss
         return progress, False
     loss, variance = mean_loss(report.first_losses, report.samples)
@@ -111,7 +113,8 @@ def return_to_good_model(
     if guard.returns >= most:
         raise _diverged(training, after_round(progress.rate, report, tried=False))
     good = progress.weights if guard.good_weights is None else guard.good_weights
-    server = replace(guard.good_server, factor=1.0)  # going far may have ruined the model
+    # Going far may have ruined the model, and the next rounds are shorter than those before.
+    server = replace(guard.good_server, factor=1.0, last_movement=None)
     return replace(progress, weights=good, server=server, guard=guard), report
 
 

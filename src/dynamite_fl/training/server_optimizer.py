@@ -169,21 +169,18 @@ class Extrapolation:
         g <- g exp(c / 2)    if c > 0, because the model may go further
         g <- g / r^2         if r < -1, because it went too far
 
-    and g stays otherwise. Then g is at least 1 and at most ``reach``. If the movement turns back
-    without growing (-1 < r < 0), the training is at the edge of stability, where it learns fastest
-    (Cohen et al., ICLR 2021).
-
-    The last round has no later one to correct it, so the server takes the average. If the movement
-    turns back, it goes g / (1 - r) times as far, if that is less: there, the slope of the loss
-    along the last movement has fallen to nothing.
+    and g stays otherwise. If the movement turns back without growing (-1 < r < 0), the training is
+    at the edge of stability, where it learns fastest (Cohen et al., ICLR 2021). Then g is at least
+    1 and at most max(1, h), where ``h = sum_i p_i |d_i|^2 / (2 |d|^2)`` is the factor of
+    ``FedExP``. The last round has no later one to correct it, so the server takes the average.
     """
 
     def step(self, averaged: "AveragedRound", state: "ServerState") -> "tuple[Tensor, ServerState]":
         """Return the new global model and the state after the round."""
         movement, square = averaged.movement, averaged.squared_norm
-        if not square > 0:
+        if averaged.is_last or not square > 0:
             return averaged.average, state
-        factor, turned = state.factor, 0.0
+        factor = state.factor
         if state.last_movement is not None:
             product, last_square = _products(movement, state.last_movement)
             turned = product / last_square
@@ -191,21 +188,9 @@ class Extrapolation:
                 factor /= turned**2
             elif turned > 0:
                 factor *= math.exp(product / math.sqrt(square * last_square) / 2)
-        if averaged.is_last:
-            factor = min(state.factor / (1 - turned), 1.0) if turned < 0 else 1.0
-        else:
-            factor = min(max(factor, 1.0), self.reach(averaged.disagreement))
-        weights = averaged.average if factor == 1 else averaged.weights - factor * movement
+        factor = min(max(factor, 1.0), max(1.0, averaged.disagreement / 2))
+        weights = averaged.weights - factor * movement
         return weights, replace(state, last_movement=movement, factor=factor)
-
-    @staticmethod
-    def reach(disagreement: float) -> float:
-        """Return the largest g after a round whose clients disagree so much.
-
-        It is the factor of ``FedExP``, max(1, sum_i p_i |d_i|^2 / (2 |d|^2)), which is large only
-        if the clients' movements d_i differ.
-        """
-        return max(1.0, disagreement / 2)
 
 
 ServerOptimizer = Average | FedAvgM | FedAdam | FedYogi | FedExP | Extrapolation
