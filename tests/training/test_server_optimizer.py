@@ -243,6 +243,33 @@ def test_the_last_round_is_not_extrapolated() -> None:
     assert Extrapolation().step(last, state)[0] is last.average
 
 
+def test_the_last_round_ends_where_the_slope_is_nothing_if_it_turns_back() -> None:
+    """The loss is 3/4 x^2, and a round moves by its slope: from 1 to -1/2, and then to 0."""
+
+    def round_at(x: float, *, is_last: bool = False) -> AveragedRound:
+        weights = torch.tensor([x], dtype=torch.float64)
+        end = weights - 1.5 * weights
+        return AveragedRound(weights, end, [end], np.ones(1), is_last=is_last)
+
+    weights, state = Extrapolation().step(round_at(1.0), ServerState())
+    assert weights.tolist() == [-0.5]
+    weights, _ = Extrapolation().step(round_at(-0.5, is_last=True), state)
+    assert weights.tolist() == pytest.approx([0.0])
+
+
+@pytest.mark.parametrize(
+    ("turned", "factor"),
+    [(-0.5, 1.0), (-3.0, 0.75), (0.5, 1.0)],  # 3 / (1 - r), 1 at most
+)
+def test_the_factor_of_the_round_before_counts_in_the_last_round(
+    turned: float, factor: float
+) -> None:
+    last = right_angles(is_last=True)
+    state = ServerState(last_movement=last.movement / turned, factor=3.0)
+    after, _ = Extrapolation().step(last, state)
+    assert after.tolist() == pytest.approx([-factor / 3] * 6)
+
+
 def test_a_round_that_moves_nothing_extrapolates_nothing() -> None:
     weights = torch.tensor([1.0, 2.0])
     still = AveragedRound(weights, weights, [weights], np.array([1.0]))

@@ -172,15 +172,19 @@ class Extrapolation:
     and g stays otherwise. If the movement turns back without growing (-1 < r < 0), the training is
     at the edge of stability, where it learns fastest (Cohen et al., ICLR 2021). Then g is at least
     1 and at most max(1, h), where ``h = sum_i p_i |d_i|^2 / (2 |d|^2)`` is the factor of
-    ``FedExP``. The last round has no later one to correct it, so the server takes the average.
+    ``FedExP``.
+
+    The last round has no later one to correct it, so the server takes the average. If that turns
+    back, the server goes g / (1 - r) times as far, if that is less. After two rounds of equal
+    length, this ends where the slope of the loss along the last movement has fallen to nothing.
     """
 
     def step(self, averaged: "AveragedRound", state: "ServerState") -> "tuple[Tensor, ServerState]":
         """Return the new global model and the state after the round."""
         movement, square = averaged.movement, averaged.squared_norm
-        if averaged.is_last or not square > 0:
+        if not square > 0:
             return averaged.average, state
-        factor = state.factor
+        factor, turned = state.factor, 0.0
         if state.last_movement is not None:
             product, last_square = _products(movement, state.last_movement)
             turned = product / last_square
@@ -189,7 +193,9 @@ class Extrapolation:
             elif turned > 0:
                 factor *= math.exp(product / math.sqrt(square * last_square) / 2)
         factor = min(max(factor, 1.0), max(1.0, averaged.disagreement / 2))
-        weights = averaged.weights - factor * movement
+        if averaged.is_last:
+            factor = min(state.factor / (1 - turned), 1.0) if turned < 0 else 1.0
+        weights = averaged.average if factor == 1 else averaged.weights - factor * movement
         return weights, replace(state, last_movement=movement, factor=factor)
 
 
