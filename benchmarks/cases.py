@@ -42,7 +42,7 @@ class Case:
     dataset: str = "mnist"
     fleet: str = "vm20"
     optimizer: str = "SGD"
-    stragglers: int = 0  # devices that compute at a tenth of their speed, without other overhead
+    stragglers: int = 0  # devices that compute at a tenth of their speed
     limits_for: int | None = None  # rounds that the limits are made for; None: as many as there are
     max_local_steps: int = 100
 
@@ -108,14 +108,15 @@ evaluate_every = 20
 
     @property
     def _devices(self) -> str:
-        if self.overhead is None:
+        if self.overhead is None and not self.stragglers:
             return f'devices = "{self.fleet}"'
         devices = embedded_fleet(self.fleet)
         speeds = devices.samples_per_second.copy()
         speeds[: self.stragglers] /= 10
         columns = ["latency", "bandwidth", "jitter", "comm_jitter", "drift"]
         lines = [f"{key} = {getattr(devices, key).tolist()}" for key in columns]
-        lines += [f"samples_per_second = {speeds.tolist()}", f"step_overhead = {self.overhead}"]
+        overhead = devices.step_overhead.tolist() if self.overhead is None else self.overhead
+        lines += [f"samples_per_second = {speeds.tolist()}", f"step_overhead = {overhead}"]
         return "\n".join(["[devices]", *lines])
 
 

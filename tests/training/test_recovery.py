@@ -17,7 +17,12 @@ from dynamite_fl.training.loop import begin, rounds, run_round
 from dynamite_fl.training.progress import Progress
 from dynamite_fl.training.rate_choice import RateChoice
 from dynamite_fl.training.rate_schedule import RateSchedule
-from dynamite_fl.training.recovery import judge_last_model, judge_model, return_to_good_model
+from dynamite_fl.training.recovery import (
+    is_measured,
+    judge_last_model,
+    judge_model,
+    return_to_good_model,
+)
 from dynamite_fl.training.server_step import ServerState
 from dynamite_fl.training.training import Training
 from tests.training.private import private_training
@@ -71,6 +76,23 @@ def test_nothing_is_judged_without_losses_or_with_privacy(fixed_rate: Training) 
     for unknown in (absent, unmeasured):
         assert judge_model(fixed_rate, progress, unknown) == (progress, False)
     assert judge_model(private_training(), progress, report) == (progress, False)
+
+
+def test_a_model_that_was_judged_already_is_not_judged_again(fixed_rate: Training) -> None:
+    progress, report = after_one_round(fixed_rate)
+    judged = replace(progress, guard=replace(LEARNED, is_judged=True))
+    ruined = replace(report, first_losses=np.full(report.first_losses.shape, math.nan))
+    after, is_ruined = judge_model(fixed_rate, judged, ruined)
+    assert not is_ruined
+    assert (after.guard.is_judged, after.guard.best_loss) == (False, LEARNED.best_loss)
+    assert judge_model(fixed_rate, after, ruined)[1]
+
+
+def test_a_loss_is_measured_if_somebody_is_there(fixed_rate: Training) -> None:
+    _, report = after_one_round(fixed_rate)
+    assert is_measured(report)
+    assert not is_measured(replace(report, present=np.zeros_like(report.present)))
+    assert not is_measured(replace(report, first_losses=np.empty(0)))
 
 
 def test_learning_nothing_is_a_ruin_only_if_the_rate_is_chosen(

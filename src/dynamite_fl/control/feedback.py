@@ -80,7 +80,8 @@ class Feedback:
     four samples, unless fewer rounds would fit with them. The gain of a round depends
     on its way, local steps times rate. A way is at most twice as long as those of recent rounds.
 
-    A round has at least four local steps, unless the limits allow fewer. In the last eighth of a
+    A round has at least four local steps, unless the limits allow fewer or clients have nothing in
+    common. In the last eighth of a
     training, at most five rounds, steps are few: the last round has four, the round before it at
     most eight, and so on, because only later rounds correct the drift of clients in a round. If a
     way has diverged or ruined the model, no later way is longer than half of it. If the limits give

@@ -31,7 +31,12 @@ from dynamite_fl.training.private_rules import (
 )
 from dynamite_fl.training.progress import Progress, Round
 from dynamite_fl.training.rate_choice import after_round, rate_of_round, trial_of_round
-from dynamite_fl.training.recovery import judge_last_model, judge_model, return_to_good_model
+from dynamite_fl.training.recovery import (
+    is_measured,
+    judge_last_model,
+    judge_model,
+    return_to_good_model,
+)
 from dynamite_fl.training.traffic import path_traffic, probe_traffic, traffic
 from dynamite_fl.training.training import Training
 
@@ -100,7 +105,8 @@ def run_round(training: Training, progress: Progress) -> tuple[Progress, Round]:
     # 7. Otherwise the server makes the new global model of the average, unless the controller
     #    discards the round.
     if progress.ended is None and progress.plan.begins_again and not returned:
-        progress = replace(progress, guard=replace(progress.guard, is_judged=True))
+        guard = replace(progress.guard, is_judged=is_measured(report))
+        progress = replace(progress, guard=guard)
         returned = True
     elif not returned:
         progress = take_server_step(training, progress, average.averaged)

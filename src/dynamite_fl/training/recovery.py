@@ -53,7 +53,7 @@ def judge_model(
         return progress, False
     if progress.guard.is_judged:  # other batches would say nothing new about the same model
         return replace(progress, guard=replace(progress.guard, is_judged=False)), False
-    if not report.present.any() or not report.first_losses.size:  # nobody measured the loss
+    if not is_measured(report):
         return progress, False
     loss, variance = mean_loss(report.first_losses, report.samples)
     patience = 1 if training.learning_rate is None else _PATIENCE
@@ -66,6 +66,11 @@ def judge_model(
         raise _diverged(training, rate)
     has_stalled = _has_stalled(training, guard, progress.weights)
     return replace(progress, guard=guard), is_ruined or has_stalled
+
+
+def is_measured(report: RoundReport) -> bool:
+    """Return whether somebody measured the loss of the model that the round began with."""
+    return bool(report.present.any() and report.first_losses.size)
 
 
 def _has_stalled(training: Training, guard: Guard, weights: Tensor) -> bool:

@@ -170,13 +170,14 @@ class Extrapolation:
         g <- g / r^2         if r < -1, because it went too far
 
     and g stays otherwise. If the movement turns back without growing (-1 < r < 0), the training is
-    at the edge of stability, where it learns fastest (Cohen et al., ICLR 2021). Then g is at least
-    1 and at most max(1, h), where ``h = sum_i p_i |d_i|^2 / (2 |d|^2)`` is the factor of
+    at the edge of stability, where it learns fastest (Cohen et al., ICLR 2021). In all cases, g is
+    at least 1 and at most max(1, h), where ``h = sum_i p_i |d_i|^2 / (2 |d|^2)`` is the factor of
     ``FedExP``.
 
-    The last round has no later one to correct it, so the server takes the average. If that turns
-    back, the server goes g / (1 - r) times as far, if that is less. After two rounds of equal
-    length, this ends where the slope of the loss along the last movement has fallen to nothing.
+    The last round has no later one to correct it, so the server takes the average. If the last
+    round turns back, the server goes g' / (1 - r) times as far, but at most once, where g' is the
+    factor of the round before. After two rounds of equal length, this ends where the slope of the
+    loss along the last movement has fallen to nothing.
     """
 
     def step(self, averaged: "AveragedRound", state: "ServerState") -> "tuple[Tensor, ServerState]":
