@@ -288,8 +288,15 @@ def test_a_private_training_that_ends_worse_than_it_began_is_a_warning() -> None
 
 def test_a_return_takes_the_servers_factor_back(chosen_rate: Training) -> None:
     progress, report = after_one_round(chosen_rate)
-    far = replace(LEARNED, good_weights=progress.weights, good_server=ServerState(factor=3.0))
+    far = replace(
+        LEARNED,
+        good_weights=progress.weights,
+        good_server=ServerState(factor=3.0, last_movement=progress.weights),
+    )
     back, _ = return_to_good_model(
         chosen_rate, replace(progress, guard=far), report, is_ruined=True
     )
     assert back.server.factor == 1.0
+    assert (
+        back.server.last_movement is None
+    )  # the next rounds are shorter, so none compares with it

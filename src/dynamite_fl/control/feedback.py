@@ -81,12 +81,11 @@ class Feedback:
     on its way, local steps times rate. A way is at most twice as long as those of recent rounds.
 
     A round has at least four local steps, unless the limits allow fewer or clients have nothing in
-    common. In the last eighth of a
-    training, at most five rounds, steps are few: the last round has four, the round before it at
-    most eight, and so on, because only later rounds correct the drift of clients in a round. If a
-    way has diverged or ruined the model, no later way is longer than half of it. If the limits give
-    a number of rounds, it is an upper limit: fewer rounds are planned if they gain more, unless
-    data streams in.
+    common. In the last eighth of a training, at most five rounds, steps are few: the last round has
+    four, the round before it at most eight, and so on, because only later rounds correct the drift
+    of clients in a round. If a way has diverged or ruined the model, no later way is longer than
+    half of it. If the limits give a number of rounds, it is an upper limit: fewer rounds are
+    planned if they gain more, unless data streams in.
 
     If a long first round shows that clients have nothing in common, as with one label per client,
     it is discarded, and every later round has two large steps. Their rate is that at which a step
