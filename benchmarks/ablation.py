@@ -73,7 +73,7 @@ def grow_from_mean(
     return replace(after, newest_way=after.mean_way)
 
 
-def keep_rate(_: Feedback, state: FeedbackState) -> list[float]:
+def keep_rate(_: Feedback, state: FeedbackState, *_rounds: int) -> list[float]:
     """Return the learning rate that clients found in the first round."""
     return [state.learning_rate]
 

@@ -123,6 +123,18 @@ def test_the_last_rounds_are_short() -> None:
         assert plan_of(state(1.0, 1.0, steps=64.0), limits).local_steps == steps
 
 
+def test_in_the_last_quarter_the_largest_rate_falls_to_nothing() -> None:
+    """Of 100 rounds, 75 were played or fewer: 0.8 is stable, and 20, 10, 1 remain."""
+    known = replace(state(1.0, 1.0), rate=RateEstimate(log_stable=float(np.log(0.8))))
+    known = replace(known, learning_rate=0.8)
+    for rounds, largest in ((50, 0.8), (25, 0.8), (20, 0.64), (10, 0.32), (1, 0.032)):
+        at_end = replace(known, rounds=100 - rounds)
+        assert Feedback()._rates(at_end, rounds)[0] == pytest.approx(largest)
+        large = replace(at_end, has_large_steps=True)
+        assert Feedback()._rates(large, rounds) == pytest.approx([2 * largest])
+        assert Feedback(learning_rate=0.8)._rates(at_end, rounds) == [0.8]
+
+
 def test_towards_the_end_noise_weighs_more() -> None:
     """With little to gain: many rounds want steps, the last one large batches."""
     given = state(0.002, 0.002)

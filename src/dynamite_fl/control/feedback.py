@@ -31,6 +31,7 @@ _LEAST_BATCH = 4  # where the rate is chosen; a single steep sample can ruin a m
 _MOST_GROWTH = 2.0  # the longest way and the largest rate considered, relative to recent rounds
 _SHORT_ENDING = 5  # the most last rounds whose local steps are limited
 _ENDING_SHARE = 8  # one round in so many belongs to the ending
+_FALLING_SHARE = 0.25  # of the rounds, the last ones, in which the largest rate falls to nothing
 _FIRST_GUESS = 0.1  # the learning rate at which clients begin to search for theirs
 _RATE_SHARES = (1.0, 0.5, 0.25, 0.125)  # the rates to choose from, relative to the largest stable
 _FEWER_ROUNDS = 0.85  # the next number of rounds to try, relative to the one before
@@ -76,9 +77,11 @@ class Feedback:
     noise matters more, and batches grow.
 
     A learning rate that is not given is chosen among some that are stable by the trials of clients
-    (``estimate/rate.py``), and is at most twice that of the last round. A batch then has at least
-    four samples, unless fewer rounds would fit with them. The gain of a round depends
-    on its way, local steps times rate. A way is at most twice as long as those of recent rounds.
+    (``estimate/rate.py``), and is at most twice that of the last round. In the last quarter of the
+    rounds, the largest rate falls linearly to nothing. If the rate is chosen, a batch has at least
+    four samples, unless fewer rounds would fit with them. The gain of a round depends on its way,
+    local steps times rate, and on the rate. A way is at most twice as long as those of recent
+    rounds.
 
     A round has at least four local steps, unless the limits allow fewer or clients have nothing in
     common. In the last eighth of a training, at most five rounds, steps are few: the last round has
@@ -198,12 +201,13 @@ class Feedback:
         except Infeasible:  # not even a round of the least number of steps fits: use one step
             rounds = fit_rounds(clients, limits).rounds or 1
             plan = constant_plan(clients, limits, 1, largest_batch(clients, limits, rounds, 1))
-            return replace(plan, learning_rate=self._rates(state)[0])
+            return replace(plan, learning_rate=self._rates(state, rounds)[0])
         keep_rounds = rounds is not None and _data_streams(fleet, state)
         if rounds is None:  # the limits do not give them: as many as the smallest batches allow
             rounds = constant_plan(clients, limits, least, clients.least_batches).rounds
         plans = {
-            rate: self._best(clients, limits, rounds, state, rate) for rate in self._rates(state)
+            rate: self._best(clients, limits, rounds, state, rate)
+            for rate in self._rates(state, rounds)
         }
         rate, best = min(plans.items(), key=lambda choice: choice[1].bound)
         while rounds > 1 and not keep_rounds:
@@ -216,13 +220,14 @@ class Feedback:
             best = plan
         return best
 
-    def _rates(self, state: FeedbackState) -> list[float]:
-        """Return the learning rates to choose from, the largest first."""
+    def _rates(self, state: FeedbackState, rounds: int) -> list[float]:
+        """Return the learning rates to choose from if so many rounds remain, the largest first."""
         if self.learning_rate is not None or not state.rate.is_known:
             return [state.learning_rate]
+        end_share = min(rounds / (_FALLING_SHARE * (state.rounds + rounds)), 1.0)
         if state.has_large_steps:
-            return [min(state.rate.stable / STABLE_FALL, state.rate.ceiling)]
-        most = _MOST_GROWTH * state.learning_rate
+            return [end_share * min(state.rate.stable / STABLE_FALL, state.rate.ceiling)]
+        most = min(_MOST_GROWTH * state.learning_rate, end_share * state.rate.stable)
         return [min(share * state.rate.stable, most) for share in _RATE_SHARES]
 
     def _best(
@@ -251,7 +256,7 @@ class Feedback:
             steps = np.asarray(local_steps)
             round_gain = steps  # while no gain is known, there is one number of steps to choose
             if is_gain_known:
-                round_gain = expected_gain(gain, rate * steps)
+                round_gain = expected_gain(gain, rate * steps, rate)
             change = noise_factor * np.asarray(gradient_noise) - np.asarray(rounds) * round_gain
             return np.where((steps < least) | (steps > most), np.inf, change)
 

@@ -9,8 +9,8 @@ from typing import Any
 from dynamite_fl._leading_metric import ACCURACY, LeadingMetric
 from dynamite_fl.training.line_checks import digest
 
-FORMAT = 4  # of the files in a run folder; it rises when an older version could not go on
-_READABLE = (2, 3, FORMAT)  # formats whose runs can be shown
+FORMAT = 5  # of the files in a run folder; it rises when an older version could not go on
+_READABLE = (2, 3, 4, FORMAT)  # formats whose runs can be shown
 _FIRST_WITH_CHECKS = 3  # the first format whose files have checks
 
 
