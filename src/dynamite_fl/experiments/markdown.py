@@ -1,10 +1,12 @@
 """An experiment's summary in Markdown."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from dynamite_fl.compare.summary import Spread
 from dynamite_fl.experiments import origin
 from dynamite_fl.experiments.claims import Comparison, Verdict
+from dynamite_fl.experiments.experiment import Experiment
 from dynamite_fl.experiments.measures import MEASURES
 from dynamite_fl.experiments.summary import Summary
 
@@ -19,7 +21,8 @@ def section(summary: Summary, picture: str, level: int) -> str:
         picture: The path of the figure, relative to the page.
         level: The level of the heading.
     """
-    lines = [f"{'#' * level} {heading(summary)}", "", *_runs(summary), ""]
+    title = heading(summary.experiment, summary.runs.scale)
+    lines = [f"{'#' * level} {title}", "", *_runs(summary), ""]
     lines += [f"![{summary.experiment.title}]({picture})", ""]
     for measure in summary.measures:
         lines += [*_numbers(summary, measure), ""]
@@ -35,10 +38,20 @@ def section(summary: Summary, picture: str, level: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def heading(summary: Summary) -> str:
+def heading(experiment: Experiment, scale: str) -> str:
     """Return an experiment's name, scale and title."""
-    experiment = summary.experiment
-    return f"{experiment.name} ({summary.runs.scale}): {experiment.title}"
+    return f"{experiment.name} ({scale}): {experiment.title}"
+
+
+def finished_in_section(text: str) -> int:
+    """Return the number of runs that a section shows; 0 if it does not say.
+
+    Example:
+        >>> finished_in_section("7 of 40 runs are finished (seeds 0).")
+        7
+    """
+    found = re.search(r"^(\d+) of \d+ runs are finished", text, re.MULTILINE)
+    return int(found.group(1)) if found else 0
 
 
 def measured_in_words(verdict: Verdict) -> str:
