@@ -26,6 +26,9 @@ def test_of_many_those_that_fail_are_shown() -> None:
 def test_comparisons_that_cannot_be_judged() -> None:
     single = Comparison("p1", "+1.0 (one seed)", None, 1.0)
     assert words(single) == "p1: +1.0 (one seed), which shows no spread"
+    other = Comparison("p2", "-2.0 (one seed)", None, -2.0)
+    both = "p1: +1.0 (one seed); p2: -2.0 (one seed), which shows no spread"
+    assert words(single, Comparison("p3"), other) == both
     absent = [Comparison(f"p{i}") for i in range(6)]
     assert words(*absent) == "not measured: p0, p1, p2, p3 and 2 more"
 

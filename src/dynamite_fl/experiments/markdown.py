@@ -85,12 +85,18 @@ def _count_in_words(judged: Sequence[Comparison]) -> str:
 
 
 def _unjudged_in_words(comparisons: Sequence[Comparison]) -> str:
-    for single in comparisons:
-        if single.is_measured:
-            return f"{single.where}: {single.measured}, which shows no spread"
+    """Return what one seed shows, or the comparisons that were not measured."""
+    single = [f"{each.where}: {each.measured}" for each in comparisons if each.is_measured]
+    if single:
+        return f"{_first_few(single, '; ')}, which shows no spread"
     places = list(dict.fromkeys(each.where for each in comparisons))
-    more = f" and {len(places) - _FEW} more" if len(places) > _FEW else ""
-    return f"not measured: {', '.join(places[:_FEW])}{more}"
+    return f"not measured: {_first_few(places, ', ')}"
+
+
+def _first_few(words: Sequence[str], separator: str) -> str:
+    """Return the first words, and how many more there are."""
+    more = f" and {len(words) - _FEW} more" if len(words) > _FEW else ""
+    return f"{separator.join(words[:_FEW])}{more}"
 
 
 def _runs(summary: Summary) -> Iterator[str]:
