@@ -25,7 +25,7 @@ def section(summary: Summary, picture: str, level: int) -> str:
     lines = [f"{'#' * level} {title}", "", *_runs(summary), ""]
     lines += [f"![{summary.experiment.title}]({picture})", ""]
     for measure in summary.measures:
-        lines += [*_numbers(summary, measure), ""]
+        lines += _numbers(summary, measure)
     lines += ["| the paper's claim | verdict | measured |", "|---|---|---|"]
     for verdict in summary.verdicts:
         says = f"*{verdict.says}*" if verdict.also_of else verdict.says
@@ -115,21 +115,28 @@ def _runs(summary: Summary) -> Iterator[str]:
         yield f"The run `{name}` failed: {reason}."
 
 
-def _numbers(summary: Summary, measure: str) -> Iterator[str]:
-    """Yield a table with a row for each panel, and the paper's accuracies in brackets."""
+def _numbers(summary: Summary, measure: str) -> list[str]:
+    """Return a table with a row for each panel, and the paper's accuracies in brackets.
+
+    Only accuracies are also shown of panels that were not run. The list is empty if there are none.
+    """
     contenders, panels = summary.experiment.contenders, summary.experiment.panels
-    titles = [contender.title for contender in contenders.values()]
-    yield f"| {MEASURES[measure].title} | {' | '.join(titles)} |"
-    yield "|---" * (1 + len(titles)) + "|"
+    rows = []
     for name in summary.panels:
-        cells = []
-        for contender in contenders:
-            text = number_in_words(summary.outcome.spread(name, contender, measure), measure)
-            published = panels[name].published.get(contender)
-            if published is not None and measure == "accuracy":
-                text += f" (paper {published:.1%})"
-            cells.append(text)
-        yield f"| {panels[name].title} | {' | '.join(cells)} |"
+        spreads = {key: summary.outcome.spread(name, key, measure) for key in contenders}
+        if measure != "accuracy" and not any(spreads.values()):
+            continue
+        cells = [number_in_words(spread, measure) for spread in spreads.values()]
+        if measure == "accuracy":
+            published = panels[name].published
+            texts = [
+                f" (paper {published[key]:.1%})" if key in published else "" for key in spreads
+            ]
+            cells = [cell + text for cell, text in zip(cells, texts, strict=True)]
+        rows.append(f"| {panels[name].title} | {' | '.join(cells)} |")
+    titles = [contender.title for contender in contenders.values()]
+    head = f"| {MEASURES[measure].title} | {' | '.join(titles)} |"
+    return [head, "|---" * (1 + len(titles)) + "|", *rows, ""] if rows else []
 
 
 def number_in_words(spread: Spread | None, measure: str) -> str:
