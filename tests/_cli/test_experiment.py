@@ -11,6 +11,7 @@ from dynamite_fl._cli.experiment import Scale, experiment_app
 from dynamite_fl._cli.views.compare import CompareView
 from dynamite_fl.experiments import NAMES, title_of
 from dynamite_fl.experiments.experiment import SCALES
+from dynamite_fl.experiments.run_record import record_file
 from dynamite_fl.experiments.summary import figure_svg, summarize, to_json
 from tests._cli.commands import invoke
 from tests.compare.threads import threads_for_processes
@@ -107,7 +108,8 @@ def test_the_page_of_results_names_what_was_not_run(copy: Path, tmp_path: Path) 
     words = ("--scale", "smoke", "--runs", copy, "--out", tmp_path)
     code, text, _ = experiment("results", *words)
     assert code == 0
-    assert "results.md shows 1 of 12 experiments.\nNot run: batch-sizes," in text
+    assert "results.md shows 1 of 12 experiments at the scale smoke.\nRenewed: optimal-tau" in text
+    assert "\nNot run: batch-sizes," in text
     assert (tmp_path / "results.md").is_file()
     code, _, error = experiment("results", "--runs", tmp_path / "none")
     assert code == 2
@@ -117,6 +119,7 @@ def test_the_page_of_results_names_what_was_not_run(copy: Path, tmp_path: Path) 
 def test_a_run_that_fails_does_not_stop_the_rest(copy: Path) -> None:
     broken = smoke("optimal-tau", copy).all()[0].path
     (broken / "history.jsonl").write_text("")
+    record_file(broken).unlink(missing_ok=True)
     code, text, error = experiment("optimal-tau", "--scale", "smoke", "--runs", copy, "--json")
     assert code == 1
     assert f"{broken.name} failed: {broken / 'history.jsonl'} is damaged" in error

@@ -95,14 +95,22 @@ def results(
         Path, typer.Option("--out", help="The folder for results.md and its figures.")
     ] = Path("docs"),
 ) -> None:
-    """Write a page about all experiments from their run folders, without running anything."""
+    """Write a page about all experiments from their finished runs, without running anything.
+
+    A section of an existing page stays as it is if fewer runs are at hand than it shows.
+    """
     from dynamite_fl.experiments.results import PAGE, write_results
 
     with errors(as_json=False):
-        written, missing = write_results(runs, scale, out, also)
-    typer.echo(f"{out / PAGE} shows {len(written)} of {len(NAMES)} experiments.")
-    if missing:
-        typer.echo(f"Not run: {', '.join(missing)}")
+        written = write_results(runs, scale, out, also)
+    shown = len(NAMES) - len(written.missing)
+    typer.echo(f"{out / PAGE} shows {shown} of {len(NAMES)} experiments at the scale {scale}.")
+    for title in written.renewed:
+        typer.echo(f"Renewed: {title}")
+    for title in written.kept:
+        typer.echo(f"Kept as it was: {title}")
+    if written.missing:
+        typer.echo(f"Not run: {', '.join(written.missing)}")
 
 
 _EPILOG = """

@@ -18,10 +18,13 @@ from torch import Tensor
 
 from dynamite_fl.client.batch_norm import depends_on_batch
 from dynamite_fl.client.flat_model import FlatModel
+from dynamite_fl.client.sample_gradients import GradientSums, sample_gradients
 from dynamite_fl.records import IntArray
+from dynamite_fl.task.batch import Batch
 from dynamite_fl.task.samples import Samples
 
 _SMALLEST_DISTANCE = 1e-10  # models closer than this show nothing about the loss between them
+_SAMPLES_AT_ONCE = 32  # in one backward pass, which bounds its memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +91,11 @@ def measure(
 def gradient_variance(model: FlatModel, weights: Tensor, samples: Samples, rows: IntArray) -> float:
     """Measure M_i, the trace of the covariance of the samples' gradients; 0 for one sample.
 
-    Gradients are computed of one sample after the other, which works for every model, and only
-    their sum and the sum of their squares are kept. The gradient of one sample is not defined where
-    outputs depend on the whole batch, as with batch normalisation. There, the gradients of pairs
-    are compared: their covariance is half as large.
+    Only the sum of the gradients and the sum of their squares are kept. Where one backward pass
+    shows them for many samples, that is used (``sample_gradients.py``). For any other model,
+    gradients are computed of one sample after the other. The gradient of one sample is not defined
+    where outputs depend on the whole batch, as with batch normalisation. There, the gradients of
+    pairs are compared: their covariance is half as large.
 
     Args:
         model: The model.
@@ -106,10 +110,19 @@ def gradient_variance(model: FlatModel, weights: Tensor, samples: Samples, rows:
     model.load(weights)
     total = torch.zeros(model.trained, dtype=torch.float64)
     squares = 0.0
-    for group in range(groups):
-        model.backward(samples.batch(rows[group * size : (group + 1) * size]))
-        gradient = model.read_gradient().double()
-        total += gradient
-        squares += float(gradient.dot(gradient))
+    of_samples = sample_gradients(model)
+    at_once = size if of_samples is None else _SAMPLES_AT_ONCE
+    for start in range(0, groups * size, at_once):
+        batch = samples.batch(rows[start : min(start + at_once, groups * size)])
+        sums = _gradient_of(model, batch) if of_samples is None else of_samples.sums(batch)
+        total += sums.gradients
+        squares += sums.squares
     variance = (squares - float(total.dot(total)) / groups) / (groups - 1)
     return max(variance * size, 0.0)
+
+
+def _gradient_of(model: FlatModel, batch: Batch) -> GradientSums:
+    """Compute the gradient of a single sample or pair, as sums over one."""
+    model.backward(batch)
+    gradient = model.read_gradient().double()
+    return GradientSums(gradient, float(gradient.dot(gradient)))

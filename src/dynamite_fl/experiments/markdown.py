@@ -1,10 +1,12 @@
 """An experiment's summary in Markdown."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from dynamite_fl.compare.summary import Spread
 from dynamite_fl.experiments import origin
 from dynamite_fl.experiments.claims import Comparison, Verdict
+from dynamite_fl.experiments.experiment import Experiment
 from dynamite_fl.experiments.measures import MEASURES
 from dynamite_fl.experiments.summary import Summary
 
@@ -19,10 +21,11 @@ def section(summary: Summary, picture: str, level: int) -> str:
         picture: The path of the figure, relative to the page.
         level: The level of the heading.
     """
-    lines = [f"{'#' * level} {heading(summary)}", "", *_runs(summary), ""]
+    title = heading(summary.experiment, summary.runs.scale)
+    lines = [f"{'#' * level} {title}", "", *_runs(summary), ""]
     lines += [f"![{summary.experiment.title}]({picture})", ""]
     for measure in summary.measures:
-        lines += [*_numbers(summary, measure), ""]
+        lines += _numbers(summary, measure)
     lines += ["| the paper's claim | verdict | measured |", "|---|---|---|"]
     for verdict in summary.verdicts:
         says = f"*{verdict.says}*" if verdict.also_of else verdict.says
@@ -35,10 +38,20 @@ def section(summary: Summary, picture: str, level: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def heading(summary: Summary) -> str:
+def heading(experiment: Experiment, scale: str) -> str:
     """Return an experiment's name, scale and title."""
-    experiment = summary.experiment
-    return f"{experiment.name} ({summary.runs.scale}): {experiment.title}"
+    return f"{experiment.name} ({scale}): {experiment.title}"
+
+
+def finished_in_section(text: str) -> int:
+    """Return the number of runs that a section shows; 0 if it does not say.
+
+    Example:
+        >>> finished_in_section("7 of 40 runs are finished (seeds 0).")
+        7
+    """
+    found = re.search(r"^(\d+) of \d+ runs are finished", text, re.MULTILINE)
+    return int(found.group(1)) if found else 0
 
 
 def measured_in_words(verdict: Verdict) -> str:
@@ -72,12 +85,18 @@ def _count_in_words(judged: Sequence[Comparison]) -> str:
 
 
 def _unjudged_in_words(comparisons: Sequence[Comparison]) -> str:
-    for single in comparisons:
-        if single.is_measured:
-            return f"{single.where}: {single.measured}, which shows no spread"
+    """Return what one seed shows, or the comparisons that were not measured."""
+    single = [f"{each.where}: {each.measured}" for each in comparisons if each.is_measured]
+    if single:
+        return f"{_first_few(single, '; ')}, which shows no spread"
     places = list(dict.fromkeys(each.where for each in comparisons))
-    more = f" and {len(places) - _FEW} more" if len(places) > _FEW else ""
-    return f"not measured: {', '.join(places[:_FEW])}{more}"
+    return f"not measured: {_first_few(places, ', ')}"
+
+
+def _first_few(words: Sequence[str], separator: str) -> str:
+    """Return the first words, and how many more there are."""
+    more = f" and {len(words) - _FEW} more" if len(words) > _FEW else ""
+    return f"{separator.join(words[:_FEW])}{more}"
 
 
 def _runs(summary: Summary) -> Iterator[str]:
@@ -96,21 +115,28 @@ def _runs(summary: Summary) -> Iterator[str]:
         yield f"The run `{name}` failed: {reason}."
 
 
-def _numbers(summary: Summary, measure: str) -> Iterator[str]:
-    """Yield a table with a row for each panel, and the paper's accuracies in brackets."""
+def _numbers(summary: Summary, measure: str) -> list[str]:
+    """Return a table with a row for each panel, and the paper's accuracies in brackets.
+
+    Only accuracies are also shown of panels that were not run. The list is empty if there are none.
+    """
     contenders, panels = summary.experiment.contenders, summary.experiment.panels
-    titles = [contender.title for contender in contenders.values()]
-    yield f"| {MEASURES[measure].title} | {' | '.join(titles)} |"
-    yield "|---" * (1 + len(titles)) + "|"
+    rows = []
     for name in summary.panels:
-        cells = []
-        for contender in contenders:
-            text = number_in_words(summary.outcome.spread(name, contender, measure), measure)
-            published = panels[name].published.get(contender)
-            if published is not None and measure == "accuracy":
-                text += f" (paper {published:.1%})"
-            cells.append(text)
-        yield f"| {panels[name].title} | {' | '.join(cells)} |"
+        spreads = {key: summary.outcome.spread(name, key, measure) for key in contenders}
+        if measure != "accuracy" and not any(spreads.values()):
+            continue
+        cells = [number_in_words(spread, measure) for spread in spreads.values()]
+        if measure == "accuracy":
+            published = panels[name].published
+            texts = [
+                f" (paper {published[key]:.1%})" if key in published else "" for key in spreads
+            ]
+            cells = [cell + text for cell, text in zip(cells, texts, strict=True)]
+        rows.append(f"| {panels[name].title} | {' | '.join(cells)} |")
+    titles = [contender.title for contender in contenders.values()]
+    head = f"| {MEASURES[measure].title} | {' | '.join(titles)} |"
+    return [head, "|---" * (1 + len(titles)) + "|", *rows, ""] if rows else []
 
 
 def number_in_words(spread: Spread | None, measure: str) -> str:

@@ -1,4 +1,8 @@
-"""The runs of an experiment: where they are, how to run them, and what they came to."""
+"""The runs of an experiment: where they are, how to run them, and what they came to.
+
+What a finished run came to is read from its record (``run_record.py``), which is made from its
+folder first. A run whose folder is gone and whose record is there is finished too.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,8 +12,14 @@ from dynamite_fl.compare.contenders import NoResult, Run, refuse_other_jobs, res
 from dynamite_fl.compare.parallel import Watcher, run_all
 from dynamite_fl.experiments.experiment import Experiment, TheoremQuestion
 from dynamite_fl.experiments.measures import burst_round
-from dynamite_fl.experiments.origin import current_origin, read_origins, record_origin
+from dynamite_fl.experiments.origin import Origin, current_origin, read_origins, record_origin
 from dynamite_fl.experiments.outcome import Outcome, Plan
+from dynamite_fl.experiments.run_record import (
+    RunRecord,
+    read_record,
+    record_file,
+    write_record,
+)
 from dynamite_fl.experiments.theorem import load_plan, propose, save_plan
 from dynamite_fl.job.build import build_training
 from dynamite_fl.job.training import TrainingJob
@@ -46,7 +56,7 @@ class ExperimentRuns:
         """Return the runs of each panel.
 
         Raises:
-            RunFolderError: A folder holds a run of another job.
+            RunFolderError: A record is damaged, or a record or a folder is of another job.
         """
         runs = {
             panel: [
@@ -56,7 +66,8 @@ class ExperimentRuns:
             ]
             for panel in self.experiment.panels_at(self.scale)
         }
-        refuse_other_jobs([run for of_panel in runs.values() for run in of_panel])
+        for run in (run for of_panel in runs.values() for run in of_panel):
+            _refuse_other_job(run)
         return runs
 
     def all(self) -> list[Run]:
@@ -65,7 +76,7 @@ class ExperimentRuns:
 
     def waiting(self) -> list[Run]:
         """Return the runs that are not finished."""
-        return [run for run in self.all() if not run.is_finished]
+        return [run for run in self.all() if not is_finished(run)]
 
     def _run(self, panel: str, contender: str, seed: int) -> Run:
         job = self.experiment.job_of(self.scale, panel, contender, seed)
@@ -85,6 +96,35 @@ class ExperimentRuns:
             for seed in range(self.seeds):
                 job = self.experiment.job_of(self.scale, panel, contender, seed)
                 yield panel, seed, job, question
+
+
+def is_finished(run: Run) -> bool:
+    """Return whether a run need not be trained: it has a record, or its folder is finished."""
+    return record_file(run.path).exists() or run.is_finished
+
+
+def _refuse_other_job(run: Run) -> None:
+    """Refuse a record of another job, or a folder of another job if there is no record."""
+    file = record_file(run.path)
+    if file.exists():
+        read_record(file, run.job)
+    else:
+        refuse_other_jobs([run])
+
+
+def record_of(run: Run) -> RunRecord | NoResult:
+    """Return the record of a finished run, and write it if there is none yet.
+
+    Raises:
+        RunFolderError: The record is damaged or of another job.
+    """
+    file = record_file(run.path)
+    if not file.exists():
+        result = result_of(run)
+        if isinstance(result, NoResult):
+            return result
+        write_record(file, run.job, read_origins(run.path), result.history)
+    return read_record(file, run.job)
 
 
 def run_missing(
@@ -118,20 +158,24 @@ def ask_theorem(runs: ExperimentRuns, data_dir: Path | None) -> None:
 
 
 def read_outcome(runs: ExperimentRuns) -> Outcome:
-    """Read all runs that are finished, and run nothing."""
+    """Read the records of all runs that are finished, and run nothing."""
     histories: dict[str, dict[str, dict[int, History]]] = {}
     bursts: dict[str, int] = {}
     failures: dict[str, str] = {}
     plans: dict[str, dict[int, Plan]] = {}
+    origins: set[Origin] = set()
     by_panel = runs.by_panel()
-    finished = [(p, run) for p, of_panel in by_panel.items() for run in of_panel if run.is_finished]
+    finished = [
+        (p, run) for p, of_panel in by_panel.items() for run in of_panel if is_finished(run)
+    ]
     for panel, run in finished:
-        result = result_of(run)
-        if isinstance(result, NoResult):
-            failures[run.name] = result.reason
+        record = record_of(run)
+        if isinstance(record, NoResult):
+            failures[run.name] = record.reason
             continue
         by_contender = histories.setdefault(panel, {})
-        by_contender.setdefault(run.contender, {})[run.seed] = result.history
+        by_contender.setdefault(run.contender, {})[run.seed] = record.history
+        origins.update(record.origins)
         burst = burst_round(run.job.tables)
         if burst is not None:
             bursts[panel] = burst
@@ -139,6 +183,5 @@ def read_outcome(runs: ExperimentRuns) -> Outcome:
         plan = load_plan(runs.plan_file(panel, seed), job, question)
         if plan is not None:
             plans.setdefault(panel, {})[seed] = plan
-    origins = {origin for _, run in finished for origin in read_origins(run.path)}
     count = sum(map(len, by_panel.values()))
     return Outcome(histories, bursts, plans, failures, count, sorted(origins))

@@ -95,14 +95,31 @@ def check_same_job(folder: RunFolder, job: TrainingJob) -> None:
     Raises:
         RunFolderError: The folder holds a run of another job; the message says what differs.
     """
-    in_folder, given = load_run(folder).tables, tomllib.loads(to_toml(job.tables))
-    different = differences(_with_effect(in_folder), _with_effect(given))
+    refuse_other_tables(folder.path, load_run(folder).tables, job, "choose another folder")
+
+
+def refuse_other_tables(
+    path: Path, tables: Mapping[str, Any], job: TrainingJob, advice: str
+) -> None:
+    """Check that the tables of a run that was found are those of a job.
+
+    Args:
+        path: Where the run was found.
+        tables: The tables of the job that it was made by.
+        job: The job that it should be of.
+        advice: What to do if it is not.
+
+    Raises:
+        RunFolderError: The run is of another job; the message says what differs.
+    """
+    given = tomllib.loads(to_toml(job.tables))
+    different = differences(_with_effect(tables), _with_effect(given))
     if different:
         more = len(different) - _MOST_SHOWN
         rest = f"; and {more} more" if more > 0 else ""
         raise RunFolderError(
-            f"{folder.path} holds a run of another job ({'; '.join(different[:_MOST_SHOWN])}"
-            f"{rest}): choose another folder"
+            f"{path} holds a run of another job ({'; '.join(different[:_MOST_SHOWN])}{rest}): "
+            f"{advice}"
         )
 
 
