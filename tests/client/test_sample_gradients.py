@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dynamite_fl.client.flat_model import Compute, FlatModel
 from dynamite_fl.client.probe import gradient_variance
 from dynamite_fl.client.sample_gradients import sample_gradients
+from dynamite_fl.errors import UserCodeError
 from dynamite_fl.task.losses import squared_hinge
 from dynamite_fl.task.registry import make_task
 from dynamite_fl.task.response_norm import LocalResponseNorm
@@ -110,6 +111,9 @@ def test_samples_with_several_rows() -> None:
     inputs = torch.randn(SAMPLES, CLASSES, 4, generator=random)
     labels = torch.randint(CLASSES, (SAMPLES, 2), generator=random)
     check(Task(model=network, loss=nn.CrossEntropyLoss(), train_data=(inputs, labels)))
+    labels[::2, 0] = -1  # the loss of a sample is then that of its other place
+    ignoring = nn.CrossEntropyLoss(ignore_index=-1)
+    check(Task(model=network, loss=ignoring, train_data=(inputs, labels)))
 
 
 def test_named_inputs() -> None:
@@ -209,6 +213,38 @@ def test_other_losses_are_computed_sample_by_sample(fields: dict[str, Any]) -> N
 def test_lower_precision_is_computed_sample_by_sample() -> None:
     model = FlatModel(task_of(flat_net), 0, Compute(precision="bfloat16"))
     assert sample_gradients(model) is None
+
+
+@pytest.mark.parametrize("kind", ["forward", "weight"])
+def test_models_with_hooks_are_computed_sample_by_sample(kind: str) -> None:
+    """A hook may change the outputs or the gradients."""
+
+    def network() -> nn.Module:
+        net = flat_net()
+        last = net.get_submodule("2")
+        if kind == "forward":
+            last.register_forward_hook(lambda _module, _inputs, outputs: 3 * outputs)
+        else:
+            weight = last.get_parameter("weight")
+            weight.register_hook(lambda gradient: 0 * gradient)  # type: ignore[no-untyped-call]
+        return net
+
+    assert sample_gradients(FlatModel(task_of(network), seed=0)) is None
+
+
+def test_patches_are_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a limit of one number, every sample is a part of its own."""
+    monkeypatch.setattr("dynamite_fl.client.sample_gradients._NUMBERS_AT_ONCE", 1)
+    test_any_shape_of_a_convolution()
+    test_samples_with_several_rows()
+
+
+def test_an_error_in_the_loss_is_told_as_the_users_own() -> None:
+    model = FlatModel(task_of(flat_net), seed=0)
+    of_samples = sample_gradients(model)
+    assert of_samples is not None
+    with pytest.raises(UserCodeError, match="a local step"):
+        of_samples.sums((torch.zeros(2, FEATURES), torch.tensor([0, CLASSES])))
 
 
 def test_many_samples_are_computed_in_parts() -> None:

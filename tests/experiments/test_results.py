@@ -39,7 +39,9 @@ def test_the_page_has_all_and_is_the_same_again(
     for name in NAMES:
         assert f"\n## {name} (smoke): " in page
         assert f"`dynamite experiment {name} --scale smoke --seeds 2`" in page
-        first, second = ((tmp_path / x / "results" / f"{name}.svg").read_bytes() for x in "ab")
+        first, second = (
+            (tmp_path / x / "results" / f"{name}-smoke.svg").read_bytes() for x in "ab"
+        )
         assert first == second
     assert page == (tmp_path / "b/results.md").read_text()
     for target in re.findall(r"\]\(([^)#]+)\)", page):
@@ -61,7 +63,7 @@ def test_an_experiment_that_was_not_run_is_listed_as_such(one: Path, tmp_path: P
     assert "| ablation | smoke | `fig:ablation` | not run | | | |" in page
     assert page.count("\n## ") == 1
     assert "6 of 6 runs are finished (seeds 0, 1); they were made on 2026-01-02 with" in page
-    assert "5 clients" in (tmp_path / "results/optimal-tau.svg").read_text()
+    assert "5 clients" in (tmp_path / "results/optimal-tau-smoke.svg").read_text()
 
 
 def test_runs_of_another_scale_are_shown_beside_those_of_the_first(
@@ -120,7 +122,7 @@ def test_records_without_run_folders_make_the_same_page(
     write_results(one, "smoke", tmp_path / "a")
     write_results(records_of(one, tmp_path / "records"), "smoke", tmp_path / "b")
     pages = [(tmp_path / x / "results.md").read_text() for x in "ab"]
-    pictures = [(tmp_path / x / "results/optimal-tau.svg").read_text() for x in "ab"]
+    pictures = [(tmp_path / x / "results/optimal-tau-smoke.svg").read_text() for x in "ab"]
     assert pages[0] == pages[1]
     assert pictures[0] == pictures[1]
 
@@ -155,5 +157,8 @@ def test_sections_of_a_scale_that_is_not_asked_for_stay(
     page = tmp_path / "results.md"
     of_laptop = page.read_text().replace("smoke", "laptop")
     page.write_text(of_laptop)
+    kept = tmp_path / "results/optimal-tau.svg"  # the figure of the scale laptop has no ending
+    kept.write_text("drawn before")
     assert len(write_results(one, "smoke", tmp_path).kept) == 1
+    assert kept.read_text() == "drawn before"
     assert page.read_text().endswith(of_laptop[of_laptop.index("\n## optimal-tau") :])

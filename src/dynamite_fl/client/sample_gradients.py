@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dynamite_fl._load import user_code
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.task.batch import Batch, split_batch, to_device
 from dynamite_fl.task.losses import Loss, per_sample_loss
@@ -25,6 +26,7 @@ from dynamite_fl.task.response_norm import LocalResponseNorm
 # Layers without weights and without chance that compute every sample by itself.
 _WITHOUT_WEIGHTS = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.MaxPool2d, nn.AvgPool2d, LocalResponseNorm)
 _Layer = nn.Linear | nn.Conv2d
+_NUMBERS_AT_ONCE = 2**24  # in a tensor of patches or of gradients, which bounds the memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,15 +79,16 @@ class SampleGradients:
         layers: list[_Layer] = []
         inputs: list[Tensor] = []
         outputs: list[Tensor] = []
-        for module in self.modules:
-            if isinstance(module, _Layer):
-                layers.append(module)
-                inputs.append(values.detach())
-            values = module(values)
-            if isinstance(module, _Layer):
-                outputs.append(values)
-        losses = self.loss(values, targets)
-        errors = torch.autograd.grad(losses.reshape(len(losses), -1).mean(1).sum(), outputs)
+        with user_code("a local step"):
+            for module in self.modules:
+                if isinstance(module, _Layer):
+                    layers.append(module)
+                    inputs.append(values.detach())
+                values = module(values)
+                if isinstance(module, _Layer):
+                    outputs.append(values)
+            losses = _mean_of_places(self.loss(values, targets), targets)
+        errors = torch.autograd.grad(losses.sum(), outputs)
         parts = [_layer_sums(*of_layer) for of_layer in zip(layers, inputs, errors, strict=True)]
         gradients = torch.cat([part.gradients for part in parts])
         return GradientSums(gradients, sum(part.squares for part in parts))
@@ -95,8 +98,8 @@ def sample_gradients(model: FlatModel) -> SampleGradients | None:
     """Return what computes the sums for a model; None if they are not known to be exact.
 
     They are if the model is a chain of linear layers, convolutions and layers without weights, each
-    used once, if all weights are trained in full precision, and if the loss is the mean of a known
-    loss of each sample.
+    used once and without hooks, if all weights are trained in full precision, and if the loss is
+    the mean of a known loss of each sample.
     """
     task, module = model.task, model.module
     modules = list(module) if type(module) is nn.Sequential else [module]
@@ -110,6 +113,7 @@ def sample_gradients(model: FlatModel) -> SampleGradients | None:
     ]
     is_known = (
         all(map(_is_known, modules))
+        and not _has_hooks(module)
         and [id(parameter) for parameter in module.parameters()] == weights
         and len(model.parameters) == len(weights)
         and model.compute.precision == "float32"
@@ -129,6 +133,31 @@ def _is_known(module: nn.Module) -> bool:
     return type(module) in _WITHOUT_WEIGHTS and not getattr(module, "inplace", False)
 
 
+def _has_hooks(module: nn.Module) -> bool:
+    """Return whether somebody's function is called in a pass, which may change what it computes."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(
+        getattr(part, kind, None)
+        for part in (*module.modules(), *module.parameters())
+        for kind in kinds
+    )
+
+
+def _mean_of_places(losses: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean loss of each sample, (b,), over the places that are not ignored.
+
+    Args:
+        losses: The losses, (b,), or (b, ...) if samples have several places.
+        targets: The targets. Labels below 0 are ignored.
+    """
+    if losses.dim() == 1:
+        return losses
+    places = losses.flatten(1)
+    if targets.shape != losses.shape or targets.is_floating_point():
+        return places.mean(1)
+    return places.sum(1) / (targets >= 0).flatten(1).sum(1)
+
+
 def _layer_sums(layer: _Layer, inputs: Tensor, errors: Tensor) -> GradientSums:
     """Return the sums over the gradients of a layer's weights.
 
@@ -142,17 +171,35 @@ def _layer_sums(layer: _Layer, inputs: Tensor, errors: Tensor) -> GradientSums:
         matrices, squares = e.T @ x, e.square().sum(1).dot(x.square().sum(1))
         biases = e
     else:
-        if isinstance(layer, nn.Linear):  # samples with several rows, (b, ..., features)
-            rows, columns = inputs.flatten(1, -2), errors.flatten(1, -2).transpose(1, 2)
-        else:
-            rows, columns = _patches(layer, inputs).transpose(1, 2), errors.flatten(2)
-        each = torch.bmm(columns, rows).cpu().double()  # (b, outputs, inputs)
-        matrices, squares = each.sum(0), each.square().sum()
-        biases = columns.sum(2).cpu().double()
+        matrices, squares, biases = _sums_of_rows(layer, inputs, errors)
     if layer.bias is None:
         return GradientSums(matrices.flatten(), float(squares))
     gradients = torch.cat([matrices.flatten(), biases.sum(0)])
     return GradientSums(gradients, float(squares + biases.square().sum()))
+
+
+def _sums_of_rows(layer: _Layer, inputs: Tensor, errors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the sums where a matrix is applied to several rows or patches of each sample.
+
+    Returns:
+        The sum of the gradients of the matrix, the sum of their squares, and the gradients of the
+        bias, (b, outputs).
+    """
+    in_sample = errors[0].numel() // layer.weight.shape[0] * layer.weight[0].numel()
+    at_once = max(_NUMBERS_AT_ONCE // max(in_sample, layer.weight.numel()), 1)
+    matrices, squares, biases = [], [], []
+    for some, their_errors in zip(
+        torch.split(inputs, at_once), torch.split(errors, at_once), strict=True
+    ):
+        if isinstance(layer, nn.Linear):  # (b, ..., features)
+            rows, columns = some.flatten(1, -2), their_errors.flatten(1, -2).transpose(1, 2)
+        else:
+            rows, columns = _patches(layer, some).transpose(1, 2), their_errors.flatten(2)
+        each = torch.bmm(columns, rows).cpu().double()  # (b, outputs, inputs)
+        matrices.append(each.sum(0))
+        squares.append(each.square().sum())
+        biases.append(columns.sum(2).cpu().double())
+    return torch.stack(matrices).sum(0), torch.stack(squares).sum(), torch.cat(biases)
 
 
 def _patches(layer: nn.Conv2d, images: Tensor) -> Tensor:

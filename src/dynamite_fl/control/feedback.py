@@ -78,10 +78,10 @@ class Feedback:
 
     A learning rate that is not given is chosen among some that are stable by the trials of clients
     (``estimate/rate.py``), and is at most twice that of the last round. In the last quarter of the
-    rounds, the largest rate falls linearly to nothing. If the rate is chosen, a batch has at least
-    four samples, unless fewer rounds would fit with them. The gain of a round depends on its way,
-    local steps times rate, and on the rate. A way is at most twice as long as those of recent
-    rounds.
+    rounds that would fit, the largest rate falls linearly to nothing. If the rate is chosen, a
+    batch has at least four samples, unless fewer rounds would fit with them. The gain of a round
+    depends on its way, local steps times rate, and on the rate. A way is at most twice as long as
+    those of recent rounds.
 
     A round has at least four local steps, unless the limits allow fewer or clients have nothing in
     common. In the last eighth of a training, at most five rounds, steps are few: the last round has

@@ -18,6 +18,7 @@ from dynamite_fl.experiments.runs import ExperimentRuns, is_finished
 from dynamite_fl.experiments.summary import Summary, figure_svg, require_matplotlib, summarize
 
 PAGE = "results.md"
+_SCALE_WITHOUT_ENDING = "laptop"  # in the names of figures
 _PICTURES = "results"
 
 _HEAD = """\
@@ -93,7 +94,7 @@ def write_results(root: Path, scale: str, out: Path, also: str | None = None) ->
     (out / _PICTURES).mkdir(parents=True, exist_ok=True)
     renewed = {}
     for title, summary in summaries.items():
-        picture = _picture(summary, scale)
+        picture = _picture(summary)
         write_atomically(out / picture, figure_svg(summary))
         renewed[title] = _Section(_line(summary), section(summary, picture, level=2))
     sections = {**kept, **renewed}
@@ -153,10 +154,10 @@ def _summary(experiment: Experiment, scale: str, root: Path) -> Summary | None:
     return summary if summary.charts else None
 
 
-def _picture(summary: Summary, first_scale: str) -> str:
-    """Return the path of a figure, relative to the page."""
+def _picture(summary: Summary) -> str:
+    """Return the path of a figure, relative to the page; each scale has its own."""
     scale = summary.runs.scale
-    ending = "" if scale == first_scale else f"-{scale}"
+    ending = "" if scale == _SCALE_WITHOUT_ENDING else f"-{scale}"
     return f"{_PICTURES}/{summary.experiment.name}{ending}.svg"
 
 

@@ -47,8 +47,12 @@ def per_sample_loss(loss: object) -> Loss | None:
         and loss.reduction != "sum"
         and loss.ignore_index < 0
     ):
-        smoothing = loss.label_smoothing
-        return partial(functional.cross_entropy, reduction="none", label_smoothing=smoothing)
+        return partial(
+            functional.cross_entropy,
+            reduction="none",
+            ignore_index=loss.ignore_index,
+            label_smoothing=loss.label_smoothing,
+        )
     return None
 
 
