@@ -36,7 +36,7 @@ class RunRecord:
     Attributes:
         tables: The tables of its job.
         origins: The states of the program that made it.
-        history: Its history with the fields that experiments use, in six significant digits.
+        history: The fields of the run's history that experiments use, in six significant digits.
     """
 
     tables: dict[str, Any]
