@@ -14,7 +14,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Play a run with the default controller, a run on a stream, a regression, and comparisons."""
     folder = tmp_path_factory.mktemp("runs")
     play_run(folder / "plain")
-    play_run(folder / "stream", [STREAM, "controller.name=dynamite"])
+    play_run(folder / "stream", [STREAM, "controller.name=dynamite", "training.learning_rate=0.1"])
     play_run(folder / "regression", TWO_CLIENTS)
     play_comparison(folder / "versus")
     play_comparison(folder / "errors", REGRESSION)

@@ -56,6 +56,11 @@ def test_clients_search_at_first_and_check_what_a_plan_chooses() -> None:
     assert trial_of_round(KNOWN, plan(0.3), None, is_back=False) == "none"
 
 
+def test_a_rate_that_has_won_a_race_is_not_checked() -> None:
+    won = RateChoice(replace(KNOWN.estimate, is_raced=True), trials=9, steps_since_trial=20)
+    assert trial_of_round(won, plan(0.3), None, is_back=False) == "none"
+
+
 def test_at_a_given_rate_clients_search_only_after_it_failed() -> None:
     assert trial_of_round(RateChoice(), plan(), GIVEN, is_back=False) == "none"
     assert trial_of_round(RateChoice(), plan(), GIVEN, is_back=True) == "search"

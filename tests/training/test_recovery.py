@@ -69,6 +69,19 @@ def test_a_model_is_judged_by_the_losses_that_clients_measured(
     assert variance == pytest.approx(0.0, abs=1e-9)
 
 
+def test_the_loss_of_new_samples_does_not_ruin_a_model(chosen_rate: Training) -> None:
+    progress, report = after_one_round(chosen_rate)
+    progress, is_ruined = judge_model(chosen_rate, progress, report)
+    learned = replace(LEARNED, good_weights=progress.weights, samples=progress.guard.samples)
+    progress = replace(progress, guard=learned)
+    bad = replace(report, first_losses=np.full(5, 2.3))
+    assert judge_model(chosen_rate, progress, bad)[1]
+    burst = replace(bad, samples=2 * report.samples)
+    after, is_ruined = judge_model(chosen_rate, progress, burst)
+    assert not is_ruined
+    assert after.guard.samples == 2 * learned.samples == 2 * report.samples.sum()
+
+
 def test_nothing_is_judged_without_losses_or_with_privacy(fixed_rate: Training) -> None:
     progress, report = after_one_round(fixed_rate)
     absent = replace(report, present=np.zeros(5, dtype=bool))

@@ -8,7 +8,7 @@ import numpy as np
 from dynamite_fl.records import IntArray
 
 # The purposes of a client's random streams, for ``client_stream``.
-BATCHES, VARIANCE, LOSSES, MODEL = range(4)
+BATCHES, VARIANCE, LOSSES, MODEL, RACE = range(5)
 
 
 def draw_batches(

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dynamite_fl._random import client_stream
-from dynamite_fl.client.batches import BATCHES, MODEL, draw_batches
+from dynamite_fl.client.batches import BATCHES, MODEL, RACE, draw_batches
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.incoming import IncomingSamples, NewSamples, take_in
 from dynamite_fl.client.local_steps import (
@@ -33,6 +33,7 @@ from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.private_update import NodePrivacy, private_reply
 from dynamite_fl.client.probe_settings import ProbeSettings
 from dynamite_fl.client.probing import Prober, memory_to_reuse
+from dynamite_fl.client.rate_race import RACE_STEPS, race_batch
 from dynamite_fl.client.rate_trial import NO_TRIAL, check_rates, search_rate
 from dynamite_fl.client.unsound_samples import refuse_unsound_samples
 from dynamite_fl.records import IntArray
@@ -80,7 +81,9 @@ def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[R
     """
     order, trial = rounds[0].order, NO_TRIAL
     if order.rate_trial in ("search", "adopt"):
-        order, trial = search_rate(order, rounds[0].batches[0], steps)
+        (started,) = rounds
+        raced = started.client.race_batches(order, started.state)
+        order, trial = search_rate(order, started.batches[0], raced, steps)
     results = take_local_steps(
         order=order,
         batches=[started.batches for started in rounds],
@@ -100,10 +103,11 @@ def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[R
             learning_rate=order.learning_rate,
             stable_rate=trial.stable_rate,
             steepness=trial.steepness,
+            raced_rate=trial.raced_rate,
             trial_gradients=trial.gradients,
-            measured_samples=reply.measured_samples + trial.gradients * started.batches[0].size,
+            measured_samples=reply.measured_samples + trial.samples,
         )
-        for reply, started, trial in zip(replies, rounds, trials, strict=True)
+        for reply, trial in zip(replies, trials, strict=True)
     ]
     return [
         private_reply(reply, started.order, started.client.privacy)
@@ -171,6 +175,13 @@ class Client:
         if reused is not None:
             batches[0] = reused.batch
         return batches
+
+    def race_batches(self, order: Order, state: ClientState) -> list[IntArray]:
+        """Draw the batches with which learning rates race."""
+        rows = self.rows(state)
+        size = min(race_batch(self.model.least_batch), rows.size)
+        stream = client_stream(self.seed, order.client, order.round_index, RACE)
+        return [rows[places] for places in draw_batches(stream, rows.size, [size] * RACE_STEPS)]
 
     def reply(self, started: "StartedRound", results: StepResults, steps: StepComputer) -> Reply:
         """Measure what the order asks for, and return the reply with the new state.

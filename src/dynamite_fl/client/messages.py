@@ -109,7 +109,8 @@ class Reply:
         stable_rate: The largest stable learning rate; NaN if it was not tried.
         steepness: The slope of the loss along the trial step, divided by the learning rate. With
             plain SGD it is the squared norm of the gradient. NaN if no rate was tried.
-        trial_gradients: The number of gradients that were computed to find it.
+        raced_rate: The rate that won a race (``rate_race.py``); NaN if there was none.
+        trial_gradients: The number of gradients that were computed to find these rates.
     """
 
     weights: Tensor
@@ -124,4 +125,5 @@ class Reply:
     learning_rate: float = math.nan
     stable_rate: float = math.nan
     steepness: float = math.nan
+    raced_rate: float = math.nan
     trial_gradients: int = 0

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from dynamite_fl.client.messages import Order, Reply
 from dynamite_fl.client.probe_settings import ProbeSettings
-from dynamite_fl.client.rate_trial import most_trial_gradients
+from dynamite_fl.client.rate_trial import most_trial_samples
 from dynamite_fl.flower.message_checks import check_path, checked_reply
 from dynamite_fl.flower.messages import (
     TrainOrder,
@@ -67,7 +67,7 @@ class Reader:
             raise Implausible("it answers another order")
         work, most = received.work, self.settings.most_samples(streams=True)
         first_batch = max(order.batch_size, node.samples)
-        most += most_trial_gradients(order.rate_trial) * first_batch
+        most += most_trial_samples(order.rate_trial, first_batch, least_batch=first_batch)
         reply = self._in_range(received, order)
         check_seconds(work.step_seconds, order.local_steps, work.seconds, response.seconds)
         remembered = max(node.samples, reply.samples) if order.probe else 0  # in its first batch

@@ -16,7 +16,7 @@ from dynamite_fl.client.messages import ClientState
 from dynamite_fl.client.model_outline import outline_of
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.probe_settings import ProbeSettings
-from dynamite_fl.client.rate_trial import most_trial_gradients
+from dynamite_fl.client.rate_trial import most_trial_samples
 from dynamite_fl.control.estimate.speed import fill_with_median
 from dynamite_fl.errors import InvalidInput, TooFewNodes, UserCodeError
 from dynamite_fl.flower.answer_reader import KnownNode, Reader
@@ -147,8 +147,9 @@ class FlowerEngine:
 
     def most_samples(self, order: RoundOrder) -> int:
         """Return the most samples that a round may compute on, measurements included."""
-        steps = order.plan.local_steps + most_trial_gradients(order.rate_trial)
-        samples = steps * int(order.plan.batch_sizes.sum())
+        sizes, least = order.plan.batch_sizes, self.model.least_batch
+        samples = order.plan.local_steps * int(sizes.sum())
+        samples += sum(most_trial_samples(order.rate_trial, int(size), least) for size in sizes)
         if order.reuses_batches:
             for client, size in zip(order.cohort, order.plan.batch_sizes, strict=True):
                 samples += max(self._batch_sizes.get(int(client), 0) - int(size), 0)

@@ -17,7 +17,7 @@ from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.partitioned import PartitionedClients
 from dynamite_fl.client.private_update import NodePrivacy
 from dynamite_fl.client.probe_settings import ProbeSettings
-from dynamite_fl.client.rate_trial import most_trial_gradients
+from dynamite_fl.client.rate_trial import most_trial_samples
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import BoolArray, Fleet, FloatArray, IntArray
 from dynamite_fl.simulation.clock import Timing, round_timing
@@ -162,8 +162,9 @@ class SimulatedEngine:
     def most_samples(self, order: RoundOrder) -> int:
         """Return the largest number of samples that a round can compute on, probes included."""
         sizes = order.plan.batch_sizes
-        steps = order.plan.local_steps + most_trial_gradients(order.rate_trial)
-        samples = steps * int(sizes.sum())
+        samples = order.plan.local_steps * int(sizes.sum())
+        least = self.model.least_batch
+        samples += sum(most_trial_samples(order.rate_trial, int(size), least) for size in sizes)
         if order.probe and not order.free_probes:
             samples += int(reused_batches(order, self._states).surplus.sum())
             streams = self.streams is not None

@@ -47,6 +47,7 @@ def round_report(
         first_losses=column(replies, "first_loss"),
         stable_rates=column(replies, "stable_rate"),
         steepness=column(replies, "steepness"),
+        raced_rates=column(replies, "raced_rate"),
         probe=collect(replies, samples) if order.probe else None,
     )
 

@@ -9,6 +9,9 @@ first batch at the global model, which costs nothing. A model is ruined in one o
   lower it later.
 - Nothing is learned from the start, as if the first rounds had killed the hidden units. The guard
   counts such rounds, and ``recovery.py`` decides when they are too many.
+
+Where data streams in, new samples raise the loss of a good model. So if clients have many new
+samples, a loss that is too high counts as that of a good model. Later ones are compared with it.
 """
 
 import math
@@ -27,6 +30,7 @@ _ALONE = 0.25  # the standard error of the loss of a single client, relative to 
 _STANDARD_ERRORS = 3.0  # how far beyond chance the rise must be
 _MEMORY = 0.7  # the weight of earlier losses beside a new one
 _LEARNED = 0.02  # the fall of the loss from which on something is learned, relative to the first
+_NEW_SHARE = 0.05  # the growth of clients' data after which it is not the data of before
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +50,8 @@ class Guard:
         returns: How often the training has returned to the last good model in a row.
         is_back: Whether the present model is that model, because the training has returned to it.
         is_judged: Whether the present model was judged already, because its round was discarded.
+        samples: The total number of clients' samples with which losses are compared; NaN before
+            the first measurement.
     """
 
     good_weights: Tensor | None = None
@@ -59,6 +65,7 @@ class Guard:
     returns: int = 0
     is_back: bool = False
     is_judged: bool = False
+    samples: float = math.nan
 
     @property
     def limit(self) -> float:
@@ -106,6 +113,7 @@ def judge(
     weights: Tensor,
     server: ServerState,
     patience: int = 1,
+    samples: float = math.nan,
 ) -> tuple[Guard, bool]:
     """Judge a global model by the loss that was measured at it.
 
@@ -121,18 +129,22 @@ def judge(
         server: The state of the server's optimiser at the model.
         patience: The number of models in doubt, one after another, before one counts as ruined. A
             loss that is not a number ends all patience.
+        samples: The total number of clients' samples; NaN if their data does not change.
 
     Returns:
         The guard, and whether the model is ruined.
     """
+    has_new_data = samples > (1 + _NEW_SHARE) * guard.samples  # False for NaN
+    if has_new_data or math.isnan(guard.samples):
+        guard = replace(guard, samples=samples)
     if math.isnan(guard.first_loss) and math.isfinite(loss):
         first = replace(guard, good_weights=weights, good_server=server)
         return replace(first, first_loss=loss, recent_loss=loss, best_loss=loss), False
     if loss <= guard.limit:
         return _without_doubt(guard, loss, weights, server), False
-    if guard.is_back and math.isfinite(loss):
-        # The model is the good one, so the loss has risen because the data has changed.
-        risen = replace(guard, recent_loss=loss, best_loss=loss, is_back=False)
+    if (guard.is_back or has_new_data) and math.isfinite(loss):
+        # If the model is the good one, the loss has also risen because the data has changed.
+        risen = replace(guard, recent_loss=loss, best_loss=loss, doubtful=(), is_back=False)
         return replace(risen, first_loss=max(guard.first_loss, loss)), False
     doubtful = (*guard.doubtful, (loss, variance))
     losses, variances = zip(*doubtful, strict=True)

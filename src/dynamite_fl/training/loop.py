@@ -16,7 +16,6 @@ from dynamite_fl.control.controller import checked_decision
 from dynamite_fl.control.estimate.speed import estimated_fleet, first_estimates, update_speeds
 from dynamite_fl.plan.feasibility import Infeasible
 from dynamite_fl.records import FloatArray, Limits
-from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.cohort import Cohort, draw_cohort
 from dynamite_fl.training.engine import Evaluation, RoundOrder, RoundOutcome
 from dynamite_fl.training.ledger import Ledger
@@ -29,7 +28,7 @@ from dynamite_fl.training.private_rules import (
     spent_epsilon,
     with_private_rounds,
 )
-from dynamite_fl.training.progress import Progress, Round
+from dynamite_fl.training.progress import Progress, Round, with_reported
 from dynamite_fl.training.rate_choice import after_round, rate_of_round, trial_of_round
 from dynamite_fl.training.recovery import (
     is_measured,
@@ -191,7 +190,7 @@ def _plan_next(training: Training, progress: Progress, outcome: RoundOutcome) ->
         return replace(progress, ended=progress.ledger.used_up(training.limits))
     if is_epsilon_used_up(training.privacy, progress.private):
         return replace(progress, ended="epsilon")
-    samples = _with_reported(progress.samples, outcome.report)
+    samples = with_reported(progress.samples, outcome.report)
     cohort, private = _draw_cohort(training, samples, progress.ledger.rounds + 1, progress.private)
     speeds = update_speeds(progress.speeds, outcome.report)
     fleet = estimated_fleet(training.fleet, speeds, samples)
@@ -248,17 +247,6 @@ def _draw_cohort(
     )
     drawn_once = np.ones(clients.size, dtype=np.int64)
     return Cohort(clients, drawn_once), replace(private, is_cohort_empty=is_empty)
-
-
-def _with_reported(samples: FloatArray, report: RoundReport) -> FloatArray:
-    """Return each client's number of samples, with the numbers that this round reported."""
-    is_reported = report.samples >= 1  # False for NaN, the entry of an absent client
-    clients, reported = report.clients[is_reported], report.samples[is_reported]
-    if (samples[clients] == reported).all():
-        return samples  # the usual case, which needs no copy
-    changed = samples.copy()
-    changed[clients] = reported
-    return changed
 
 
 def _limits_for_controller(training: Training, limits: Limits) -> Limits:

@@ -124,7 +124,12 @@ def _without_measurements(report: RoundReport) -> RoundReport:
     """Return the report without what clients measured on their data."""
     nothing = np.empty(0)
     return replace(
-        report, probe=None, first_losses=nothing, stable_rates=nothing, steepness=nothing
+        report,
+        probe=None,
+        first_losses=nothing,
+        stable_rates=nothing,
+        steepness=nothing,
+        raced_rates=nothing,
     )
 
 

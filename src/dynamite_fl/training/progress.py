@@ -7,6 +7,7 @@ from torch import Tensor
 
 from dynamite_fl.control.estimate.speed import SpeedEstimates
 from dynamite_fl.records import FloatArray, IntArray, Plan
+from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.engine import Evaluation, RoundOutcome
 from dynamite_fl.training.guard import Guard
 from dynamite_fl.training.ledger import Ledger
@@ -76,3 +77,14 @@ class Round:
     refused: int
     returned: bool
     evaluation: Evaluation | None
+
+
+def with_reported(samples: FloatArray, report: RoundReport) -> FloatArray:
+    """Return each client's number of samples, with the numbers that this round reported."""
+    is_reported = report.samples >= 1  # False for NaN, the entry of an absent client
+    clients, reported = report.clients[is_reported], report.samples[is_reported]
+    if (samples[clients] == reported).all():
+        return samples  # the usual case, which needs no copy
+    changed = samples.copy()
+    changed[clients] = reported
+    return changed

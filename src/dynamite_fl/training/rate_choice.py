@@ -87,10 +87,10 @@ def trial_of_round(
         return "search" if is_back else "none"  # so that an error can name a rate that would do
     if not choice.estimate.is_known:
         return "adopt"
-    if plan.learning_rate is None or choice.is_too_large_for_clients(plan.learning_rate):
-        return (
-            "none"  # the last of such large steps begins where the loss is flat, and shows nothing
-        )
+    if plan.learning_rate is None or choice.estimate.is_raced:
+        return "none"
+    if choice.is_too_large_for_clients(plan.learning_rate):
+        return "none"  # the last of such steps begins where the loss is flat, and shows nothing
     due = choice.steps_since_trial >= _STEPS_PER_CHECK or choice.trials <= _FIRST_CHECKS
     return "check" if due else "none"
 

@@ -15,7 +15,7 @@ from dynamite_fl.records import LearningRateWarning
 from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.engine import Evaluation
 from dynamite_fl.training.guard import Guard, after_return, judge, mean_loss
-from dynamite_fl.training.progress import Progress
+from dynamite_fl.training.progress import Progress, with_reported
 from dynamite_fl.training.rate_choice import RateChoice, after_round
 from dynamite_fl.training.training import Training
 
@@ -58,7 +58,13 @@ def judge_model(
     loss, variance = mean_loss(report.first_losses, report.samples)
     patience = 1 if training.learning_rate is None else _PATIENCE
     guard, is_ruined = judge(
-        progress.guard, loss, variance, progress.weights, progress.server, patience
+        progress.guard,
+        loss,
+        variance,
+        progress.weights,
+        progress.server,
+        patience,
+        samples=float(with_reported(progress.samples, report).sum()),
     )
     rate, is_given = progress.rate, training.learning_rate is not None
     is_searched = is_given and guard.stalls > 0 and not guard.has_learned

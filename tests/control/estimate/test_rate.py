@@ -10,13 +10,16 @@ from dynamite_fl.control.estimate.rate import (
     after_ruin,
     update_rate,
     with_measured,
+    with_raced,
 )
 from dynamite_fl.reports import RoundReport
 
 ONE = np.ones(1)
 
 
-def report(rates: list[float], ruining_rate: float | None = None) -> RoundReport:
+def report(
+    rates: list[float], ruining_rate: float | None = None, raced: list[float] | None = None
+) -> RoundReport:
     clients = len(rates)
     return RoundReport(
         round_index=1,
@@ -30,6 +33,7 @@ def report(rates: list[float], ruining_rate: float | None = None) -> RoundReport
         comm_seconds=np.ones(clients),
         stable_rates=np.array(rates),
         steepness=np.ones(clients),
+        raced_rates=np.full(clients, np.nan) if raced is None else np.array(raced),
         ruining_rate=ruining_rate,
     )
 
@@ -99,3 +103,35 @@ def test_ruins_lower_the_rate_again_and_again() -> None:
     for rate in (1.0, 0.25, 0.0625):
         estimate = after_ruin(estimate, rate)
     assert estimate.stable == pytest.approx(0.0625 / 4)
+
+
+def test_the_median_winner_of_races_counts_if_most_clients_have_a_larger_one() -> None:
+    """The mean curvature is (1 + 1 + 5) / 3 times that of the first client."""
+    rates = [0.1, 0.1, 0.02]
+    raced = update_rate(RateEstimate(), report(rates, raced=[0.8, 0.1, 0.64]))
+    assert raced.stable == pytest.approx(0.64)
+    assert raced.is_raced
+    few = update_rate(RateEstimate(), report(rates, raced=[0.1, 0.1, 0.64]))
+    assert few.stable == pytest.approx(0.1 * 3 / 7)
+    assert not few.is_raced
+
+
+def test_half_of_the_clients_are_not_most_of_them() -> None:
+    rates = np.array([0.1, 0.1])
+    assert not with_raced(RateEstimate(), rates, np.array([0.1, 0.8])).is_raced
+
+
+def test_clients_that_did_not_race_do_not_count() -> None:
+    rates, raced = np.full(4, 0.1), np.array([np.nan, 0.8, np.nan, np.nan])
+    assert with_raced(RateEstimate(), rates, raced).stable == pytest.approx(0.8)
+    assert not with_raced(RateEstimate(), rates, np.full(4, np.nan)).is_raced
+
+
+def test_curvature_does_not_change_a_rate_that_has_won_and_a_ruin_does() -> None:
+    estimate = update_rate(RateEstimate(), report([0.1], raced=[0.8]))
+    for rate in (0.001, 10.0):
+        assert update_rate(estimate, report([rate])) == estimate
+    ruined = update_rate(estimate, report([0.1], 0.8))
+    assert ruined.stable == pytest.approx(0.2)
+    assert ruined.ceiling == 0.4
+    assert ruined.is_raced

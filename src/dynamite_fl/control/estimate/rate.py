@@ -12,6 +12,11 @@ ICLR 2021; Andreyev and Beneventano, arXiv 2412.20553, for batches). A rate that
 would fall without end. If steps end beyond that point, the estimate falls at once, because too
 large a rate does more harm than too small a rate.
 
+Deep networks may learn best at rates far beyond what curvature allows: their first model is steep,
+and large steps lead to where the loss bends less. Clients find that out by a race in the first
+round (``client/rate_race.py``). If larger rates win in most of them, the median of the winners is
+the estimate, and curvature does not change it any more.
+
 A rate at which the averaged model was ruined is remembered, and no later rate comes near it.
 """
 
@@ -37,10 +42,12 @@ class RateEstimate:
     Attributes:
         log_stable: The logarithm of the largest stable rate; NaN before the first measurement.
         ceiling: The largest rate that is allowed after a rate has ruined the model.
+        is_raced: Whether the rate has won a race against what curvature allows.
     """
 
     log_stable: float = math.nan
     ceiling: float = math.inf
+    is_raced: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -55,7 +62,9 @@ class RateEstimate:
 
 def update_rate(estimate: RateEstimate, report: RoundReport) -> RateEstimate:
     """Return the estimate after one more round."""
-    estimate = with_measured(estimate, report.stable_rates, report.steepness)
+    if not estimate.is_raced:
+        estimate = with_measured(estimate, report.stable_rates, report.steepness)
+        estimate = with_raced(estimate, report.stable_rates, report.raced_rates)
     if report.ruining_rate is None:
         return estimate
     return after_ruin(estimate, report.ruining_rate)
@@ -83,6 +92,25 @@ def with_measured(
     return replace(estimate, log_stable=_follow(estimate, measured))
 
 
+def with_raced(
+    estimate: RateEstimate, stable_rates: FloatArray, raced_rates: FloatArray
+) -> RateEstimate:
+    """Return the estimate with the races of some clients, NaN for those who did not race.
+
+    Example:
+        Two of three clients learn fastest at rates beyond what their curvature allows.
+
+        >>> stable, raced = np.array([0.01, 0.02, 0.01]), np.array([0.01, 0.32, 0.64])
+        >>> estimate = with_raced(RateEstimate(), stable, raced)
+        >>> round(estimate.stable, 3), estimate.is_raced
+        (0.32, True)
+    """
+    usable = np.isfinite(raced_rates) & (raced_rates > 0)
+    if not usable.any() or not np.median((raced_rates > stable_rates)[usable]) > 0.5:
+        return estimate
+    return replace(estimate, log_stable=math.log(np.median(raced_rates[usable])), is_raced=True)
+
+
 def _follow(estimate: RateEstimate, measured: float) -> float:
     """Return the logarithm of the largest stable rate after one more measurement of it."""
     if not estimate.is_known:
@@ -106,4 +134,5 @@ def after_ruin(estimate: RateEstimate, rate: float) -> RateEstimate:
     log_stable = math.log(_AFTER_RUIN * rate)
     if estimate.is_known:
         log_stable = min(log_stable, estimate.log_stable)
-    return RateEstimate(log_stable, ceiling=min(estimate.ceiling, _BELOW_RUIN * rate))
+    ceiling = min(estimate.ceiling, _BELOW_RUIN * rate)
+    return replace(estimate, log_stable=log_stable, ceiling=ceiling)
