@@ -4,7 +4,8 @@ They differ from a first one (MNIST, 20 machines, Dirichlet 0.3, plain SGD, 100 
 data, optimiser, rounds, what a step costs beyond its samples, which limit binds, and whether data
 streams in. As in the paper's figure, cost-bound limits are 1.04 times what FedAvg's default costs
 and 1.3 times what it takes; time-bound ones are twice the cost and half the time. No job has a
-learning rate: controllers choose it, and baselines have the best one in hindsight.
+learning rate: controllers choose it, and baselines have the best one in hindsight. The ResNet is
+that of ``examples``, where ``comparing.py`` finds it.
 """
 
 from dataclasses import dataclass, replace
@@ -82,8 +83,7 @@ class Case:
 {self._devices}
 
 [task]
-model = "{self.model}"
-dataset = "{self.dataset}"
+{self._task}
 
 [partition]
 {PARTITIONS[self.partition]}
@@ -105,6 +105,12 @@ evaluate_every = 20
 
 {OPTIMIZERS[self.optimizer]}
 {stream if self.stream else ""}"""
+
+    @property
+    def _task(self) -> str:
+        if self.model == "resnet":  # a network of 18 layers with batch normalisation
+            return 'use = "resnet_cifar10:make_task"'
+        return f'model = "{self.model}"\ndataset = "{self.dataset}"'
 
     @property
     def _devices(self) -> str:
@@ -139,4 +145,5 @@ def cases() -> list[Case]:
     cnn = [Case("cnn"), Case("cnn", "by label", "time")]
     cnn += [Case("cnn", optimizer=optimizer) for optimizer in ("momentum 0.9", "AdamW")]
     cnn += [Case("cnn", bound=bound, dataset="cifar10") for bound in bounds]
+    cnn += [Case("resnet", dataset="cifar10", optimizer=name) for name in ("SGD", "momentum 0.9")]
     return linear + layers + long + [replace(case, rounds=40, fleet="testbed5") for case in cnn]

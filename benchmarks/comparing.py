@@ -2,12 +2,15 @@
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+EXAMPLES = str(Path(__file__).parents[1] / "examples")
 
 
 def parser_of(document: str | None, runs: str) -> argparse.ArgumentParser:
@@ -38,7 +41,11 @@ def compared(
     command += [str(file), "--controllers", ",".join(controllers), "--json", *more]
     command += ["--seeds", str(arguments.seeds), "--runs", str(folder), "--name", name]
     command += ["--data-dir", arguments.data_dir, "--jobs", str(arguments.jobs)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    # Tasks of examples load their data themselves.
+    environment = {**os.environ, "DYNAMITE_DATA": arguments.data_dir, "PYTHONPATH": EXAMPLES}
+    done = subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, check=False, env=environment
+    )
     found: dict[str, Any] = json.loads(done.stdout or "{}")
     if "controllers" not in found:
         raise SystemExit(f"{name}: {done.stderr.strip()[-500:]}")

@@ -56,7 +56,6 @@ TESTED_ELSEWHERE = {
     "training/threads.py": "tests/training/test_session.py, which counts the threads",
     "errors.py": f"{_RECORDS}; tests/_cli/test_errors.py shows them",
     "metrics.py": "tests/task/test_metrics.py; it only has the names",
-    "flower/answer_reader.py": "tests/flower/test_answers.py and test_engine.py",
     "flower/app_engine.py": "tests/flower/test_strategy.py, through the strategy",
     "flower/app_nodes.py": "tests/flower/test_strategy.py, through the strategy",
     "flower/app_replies.py": "tests/flower/test_strategy.py, through the strategy",
@@ -98,7 +97,6 @@ TESTED_ELSEWHERE = {
     "tracking/tracker.py": "tests/tracking/test_track.py",
     "training/engine.py": f"{_RECORDS}, and a protocol",
     "training/named.py": "tests/training/test_averaging.py and test_server_optimizer.py",
-    "training/progress.py": _RECORDS,
     "training/result.py": "tests/test_api.py, which looks at results",
     "training/training.py": f"{_RECORDS}; tests/training/test_private_rules.py plans with privacy",
 }

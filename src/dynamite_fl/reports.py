@@ -92,8 +92,8 @@ class RoundReport:
         first_losses: The loss of the client's first batch at the global model.
         stable_rates: The largest stable learning rate of the client, if it tried some.
         steepness: The slope of the client's loss along its trial step, divided by its rate.
-        raced_rates: The learning rate with which the client's loss fell most in some steps, if it
-            raced some. It is the stable rate or many times as large.
+        race_factors: The learning rate with which the client's loss fell most in some steps,
+            relative to its stable rate, if rates raced. It is 1 or much larger.
         ruining_rate: The learning rate that has ruined the model, so that the training returned to
             an earlier one. None if the model is good.
     """
@@ -112,5 +112,5 @@ class RoundReport:
     first_losses: FloatArray = field(default_factory=_not_measured)
     stable_rates: FloatArray = field(default_factory=_not_measured)
     steepness: FloatArray = field(default_factory=_not_measured)
-    raced_rates: FloatArray = field(default_factory=_not_measured)
+    race_factors: FloatArray = field(default_factory=_not_measured)
     ruining_rate: float | None = None

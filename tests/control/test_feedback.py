@@ -263,3 +263,29 @@ def test_after_a_ruin_large_steps_are_half_as_large() -> None:
     plan, after = Feedback().adapt(ruined, FLEET, LIMITS, BOTH, after)
     assert (after.has_large_steps, plan.local_steps) == (True, 2)
     assert plan.learning_rate == pytest.approx(0.2)
+
+
+def test_after_a_race_the_second_round_is_a_first_one_at_half_of_the_rate_that_won() -> None:
+    """The stable rate 0.02 loses against eight times as much."""
+    chosen = Feedback()
+    first, given = chosen.start(FLEET, LIMITS, BOTH)
+    path = PathReport(np.ones(3), np.ones(3), np.full(2, 4.0))
+    lost = replace(
+        of_a_round(path, 0.01),
+        stable_rates=np.full(2, 0.02),
+        steepness=np.ones(2),
+        race_factors=np.ones(2),
+    )
+    plan, after = chosen.adapt(lost, FLEET, LIMITS, BOTH, given)
+    assert plan.learning_rate == pytest.approx(0.02)
+    assert after.gain.gain_weight > 0
+    won = replace(lost, race_factors=np.full(2, 8.0))
+    plan, after = chosen.adapt(won, FLEET, LIMITS, BOTH, given)
+    assert plan.learning_rate == pytest.approx(0.16 / 2)
+    assert plan.local_steps == first.local_steps
+    assert after.gain.gain_weight == 0
+    second = replace(of_a_round(path, 0.08), round_index=2)
+    plan, after = chosen.adapt(second, FLEET, LIMITS, BOTH, after)
+    assert plan.learning_rate is not None
+    assert plan.learning_rate <= 0.16
+    assert after.gain.gain_weight > 0

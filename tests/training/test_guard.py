@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -77,29 +76,34 @@ def test_after_a_return_the_same_model_with_a_higher_loss_shows_new_data() -> No
     assert guard.best_loss == 2.2
 
 
-def test_a_higher_loss_with_new_data_is_that_of_a_good_model() -> None:
-    """Samples of 1,000 clients' rounds become 1,040, which is too few to matter, and then 2,000."""
+def test_a_higher_loss_with_new_data_is_excused() -> None:
     guard, _ = judged([2.3, 1.0, 0.5])
-    guard = replace(guard, samples=1000)
-    _, is_ruined = judge(guard, 2.6, 0.01, model(3), SERVER, samples=1040)
-    assert is_ruined
-    burst, is_ruined = judge(guard, 2.6, 0.01, model(3), SERVER, samples=2000)
+    assert judge(guard, 2.6, 0.01, model(3), SERVER, growth=1.04)[1]
+    burst, is_ruined = judge(guard, 2.6, 0.01, model(3), SERVER, growth=2.0)
     assert not is_ruined
-    assert (burst.best_loss, burst.first_loss, burst.samples) == (2.6, 2.6, 2000)
+    assert (burst.best_loss, burst.first_loss, burst.growth) == (2.6, 2.6, 1.0)
     assert good_model(burst) == 2.0
-    learned, is_ruined = judge(burst, 2.0, 0.01, model(4), SERVER, samples=2000)
+    learned, is_ruined = judge(burst, 2.0, 0.01, model(4), SERVER)
     assert (is_ruined, good_model(learned)) == (False, 4.0)
-    assert judge(learned, 3.0, 0.01, model(5), SERVER, samples=2000)[1]
+    assert judge(learned, 3.0, 0.01, model(5), SERVER)[1]
 
 
 def test_new_data_counts_even_if_it_comes_little_by_little() -> None:
     guard, _ = judged([2.3, 1.0, 0.5])
-    for samples in range(1000, 1055, 5):
-        guard, is_ruined = judge(guard, 0.5, 0.01, model(3), SERVER, samples=samples)
+    for _ in range(4):
+        guard, is_ruined = judge(guard, 0.5, 0.01, model(3), SERVER, growth=1.01)
         assert not is_ruined
-    assert guard.samples == 1000
-    guard, is_ruined = judge(guard, 2.6, 0.01, model(3), SERVER, samples=1055)
-    assert (is_ruined, guard.samples) == (False, 1055)
+    assert guard.growth == pytest.approx(1.01**4)
+    guard, is_ruined = judge(guard, 2.6, 0.01, model(3), SERVER, growth=1.01)
+    assert (is_ruined, guard.growth) == (False, 1.0)
+
+
+@pytest.mark.parametrize("loss", [7.0, 1e6, math.inf, math.nan])
+def test_new_data_does_not_excuse_an_absurd_loss(loss: float) -> None:
+    """More than three times the first loss is absurd."""
+    guard, _ = judged([2.3, 1.0, 0.5])
+    after, is_ruined = judge(guard, loss, 0.01, model(3), SERVER, growth=2.0)
+    assert (is_ruined, after.first_loss) == (True, 2.3)
 
 
 def test_returns_in_a_row_are_counted_until_a_new_model_is_good() -> None:

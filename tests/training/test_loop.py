@@ -13,7 +13,7 @@ from dynamite_fl.control.baselines.fedavg import FedAvg
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.testing._training import LIMITS
 from dynamite_fl.training.ledger import Ledger
-from dynamite_fl.training.loop import begin, rounds, run_round
+from dynamite_fl.training.loop import _round_order, begin, rounds, run_round
 from dynamite_fl.training.rate_schedule import RateSchedule
 from tests.examples import examples
 from tests.training.discarding import BeginsAgain
@@ -213,3 +213,27 @@ def test_the_last_round_is_not_discarded() -> None:
     assert second.ended == "rounds"
     assert not played.returned
     assert not torch.equal(second.weights, first.weights)
+
+
+def test_rates_race_in_the_first_round_if_a_tenth_of_the_limits_pays_for_it() -> None:
+    """At 0.1 s of overhead, the 80 steps of a race take 8 s, and eight samples each little more.
+
+    One of the five clients has fewer than 128 samples.
+    """
+    devices = {"step_overhead": 0.1, "samples_per_second": [1e4] * 5}
+    for deadline, racers in ((90.0, 4), (70.0, 0)):
+        limits = {"deadline": deadline, "budget": 1e6, "rounds": 9}
+        trained = training("dynamite-feedback", devices=devices, limits=limits)
+        trained = replace(trained, learning_rate=None)
+        progress = begin(trained)
+        assert progress.trial == "adopt"
+        order = _round_order(trained, progress)
+        racing = [order.for_client(place).race for place in range(5)]
+        assert sum(racing) == racers
+        most = trained.engine.most_samples(order)
+        progress, played = run_round(trained, progress)
+        assert played.outcome.samples <= most
+        assert played.outcome.report.present.all()
+        assert np.isfinite(played.outcome.report.race_factors).tolist() == racing
+        assert progress.trial != "adopt"
+        assert _round_order(trained, progress).racers == []

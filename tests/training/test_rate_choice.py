@@ -1,15 +1,17 @@
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from dynamite_fl import Plan
+from dynamite_fl import Fleet, Plan
 from dynamite_fl.control.estimate.rate import RateEstimate
 from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.rate_choice import (
     RateChoice,
     after_round,
+    racers,
     rate_of_round,
     trial_of_round,
 )
@@ -89,3 +91,32 @@ def test_the_largest_rate_is_remembered() -> None:
     for rate in (0.1, 0.7, 0.2):
         choice = after_round(choice, replace(report(), learning_rate=rate), tried=False)
     assert (choice.last, choice.largest) == (0.2, 0.7)
+
+
+def fleet(clients: int, **columns: Any) -> Fleet:
+    """Return clients whose steps on eight samples take 0.1 s, 0.2 s and so on."""
+    seconds = np.arange(1, clients + 1) / 10
+    known = {"samples": [500] * clients, "samples_per_second": 8 / seconds}
+    return Fleet(**{**known, "gradient_variance": 1, "comm_seconds": 0.1, **columns})
+
+
+def test_the_fastest_third_race_or_five_if_that_is_more() -> None:
+    assert racers(fleet(30), math.inf, math.inf) == [*range(10)]
+    assert racers(fleet(6), math.inf, math.inf) == [*range(5)]
+    assert racers(fleet(2), math.inf, math.inf) == [0, 1]
+
+
+def test_only_clients_race_for_whom_there_is_time_and_money() -> None:
+    """A race has up to 80 steps: the third client takes 24 s. They compute on 640 samples."""
+    assert racers(fleet(9), 24.01, math.inf) == [0, 1, 2]
+    assert racers(fleet(9), 23.9, math.inf) == []
+    assert racers(fleet(9), math.inf, 4 * 640) == [0, 1, 2, 3]
+    assert racers(fleet(9), math.inf, 3 * 640 - 1) == []
+
+
+def test_clients_with_few_samples_do_not_race() -> None:
+    """Sixteen steps on eight samples need 128; with a least batch of 16, they need 256."""
+    samples = [127, 128, 300, 300, 300]
+    assert racers(fleet(5, samples=samples), math.inf, math.inf) == [1, 2, 3, 4]
+    large = fleet(5, samples=samples, least_batch=16)
+    assert racers(large, math.inf, math.inf) == [2, 3, 4]

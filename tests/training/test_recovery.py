@@ -71,15 +71,12 @@ def test_a_model_is_judged_by_the_losses_that_clients_measured(
 
 def test_the_loss_of_new_samples_does_not_ruin_a_model(chosen_rate: Training) -> None:
     progress, report = after_one_round(chosen_rate)
-    progress, is_ruined = judge_model(chosen_rate, progress, report)
-    learned = replace(LEARNED, good_weights=progress.weights, samples=progress.guard.samples)
-    progress = replace(progress, guard=learned)
+    progress = replace(progress, guard=replace(LEARNED, good_weights=progress.weights))
     bad = replace(report, first_losses=np.full(5, 2.3))
     assert judge_model(chosen_rate, progress, bad)[1]
-    burst = replace(bad, samples=2 * report.samples)
-    after, is_ruined = judge_model(chosen_rate, progress, burst)
-    assert not is_ruined
-    assert after.guard.samples == 2 * learned.samples == 2 * report.samples.sum()
+    assert not judge_model(chosen_rate, progress, replace(bad, samples=2 * report.samples))[1]
+    one_of_five = np.array([9.0, 1, 1, 1, 1]) * report.samples  # who may lie
+    assert judge_model(chosen_rate, progress, replace(bad, samples=one_of_five))[1]
 
 
 def test_nothing_is_judged_without_losses_or_with_privacy(fixed_rate: Training) -> None:

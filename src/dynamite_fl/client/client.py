@@ -82,7 +82,7 @@ def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[R
     order, trial = rounds[0].order, NO_TRIAL
     if order.rate_trial in ("search", "adopt"):
         (started,) = rounds
-        raced = started.client.race_batches(order, started.state)
+        raced = started.client.race_batches(order, started.state) if order.race else []
         order, trial = search_rate(order, started.batches[0], raced, steps)
     results = take_local_steps(
         order=order,
@@ -103,7 +103,7 @@ def finish_rounds(rounds: Sequence[StartedRound], steps: StepComputer) -> list[R
             learning_rate=order.learning_rate,
             stable_rate=trial.stable_rate,
             steepness=trial.steepness,
-            raced_rate=trial.raced_rate,
+            race_factor=trial.race_factor,
             trial_gradients=trial.gradients,
             measured_samples=reply.measured_samples + trial.samples,
         )

@@ -36,6 +36,7 @@ class Order:
         free_probes: Whether a probe costs nothing. Then it is the one that the paper prints, which
             computes more gradients (``probe.py``).
         rate_trial: Whether the client tries learning rates, one of ``RATE_TRIALS``.
+        race: Whether larger rates race with the one that a search finds (``rate_race.py``).
     """
 
     client: int
@@ -50,6 +51,7 @@ class Order:
     sketch: bool = False
     free_probes: bool = False
     rate_trial: str = "none"
+    race: bool = False
 
     @property
     def reuses_batch(self) -> bool:
@@ -109,7 +111,8 @@ class Reply:
         stable_rate: The largest stable learning rate; NaN if it was not tried.
         steepness: The slope of the loss along the trial step, divided by the learning rate. With
             plain SGD it is the squared norm of the gradient. NaN if no rate was tried.
-        raced_rate: The rate that won a race (``rate_race.py``); NaN if there was none.
+        race_factor: The rate that won a race, relative to the stable one (``rate_race.py``); NaN if
+            there was none.
         trial_gradients: The number of gradients that were computed to find these rates.
     """
 
@@ -125,5 +128,5 @@ class Reply:
     learning_rate: float = math.nan
     stable_rate: float = math.nan
     steepness: float = math.nan
-    raced_rate: float = math.nan
+    race_factor: float = math.nan
     trial_gradients: int = 0

@@ -82,5 +82,5 @@ def private_reply(reply: Reply, order: Order, privacy: NodePrivacy | None) -> Re
         first_loss=math.nan,
         stable_rate=math.nan,
         steepness=math.nan,
-        raced_rate=math.nan,
+        race_factor=math.nan,
     )

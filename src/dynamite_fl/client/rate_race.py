@@ -5,15 +5,15 @@ a deep network is often so steep that a step of a good rate raises the loss, and
 the loss is lower than with small steps, because the model has moved to where its loss bends less
 (Lewkowycz et al., arXiv 2003.02218; with batch normalisation Arora et al., ICLR 2019).
 
-So after the search, a client takes some steps from the global model at the stable rate and at much
-larger ones, with the same batches. The rate wins with which the mean loss of the second half of
-these steps is lowest. A quadratic loss is stable up to four times the stable rate, so that rates
-beyond that win only if the loss is not like a quadratic one.
+So after the search, some clients take some steps from the global model at the stable rate and at
+much larger ones, with the same batches. The winner is the rate with the lowest mean loss in the
+second half of these steps. A quadratic loss is stable up to four times the stable rate, so larger
+rates win only if the loss is not like a quadratic one, or if the stable rate was much too small.
 
-The race ends with the first rate that is not clearly better than the one before, once something is
-learned. Much larger rates may seem to be good again, because they kill the hidden units, and what
-is left learns how frequent each label is. A client with a single label learns it at any rate, so
-that no rate is clearly better than the stable one.
+The race ends with a rate that is clearly worse. Once something is learned, it also ends with the
+first rate that is not clearly better than the one before. Much larger rates may seem to be good
+again, because they kill the hidden units, and what is left learns how frequent each label is. A
+client with a single label learns it at any rate, so no rate is clearly better than the stable one.
 """
 
 import math
@@ -28,7 +28,7 @@ from dynamite_fl.records import IntArray
 
 RACE_STEPS = 16  # at each rate
 _BATCH = 8  # the samples of a step; with fewer, the winner is a matter of chance
-_FACTORS = (1, 8, 32, 128, 512, 2048, 8192)  # the rates, relative to the stable one
+_FACTORS = (1.0, 8.0, 32.0, 128.0, 512.0)  # the rates, relative to the stable one
 _CLEARLY = 0.04  # the difference of two losses that counts, relative to the first loss
 
 MOST_RACE_GRADIENTS = RACE_STEPS * len(_FACTORS)
@@ -39,18 +39,18 @@ class Race:
     """What a race of one client showed.
 
     Attributes:
-        rate: The rate that won.
+        factor: The rate that won, relative to the stable one.
         gradients: The number of gradients that were computed for it.
         samples: The number of samples that they were computed on.
     """
 
-    rate: float
+    factor: float
     gradients: int
     samples: int
 
 
 def race_batch(least_batch: int | None) -> int:
-    """Return the number of samples of a step in a race of clients that have so many.
+    """Return the number of samples of a step in a race.
 
     Args:
         least_batch: The least batch of the model; None if any will do.
@@ -65,7 +65,7 @@ def race_batch(least_batch: int | None) -> int:
 def race_rates(
     order: Order, batches: Sequence[IntArray], stable_rate: float, steps: StepComputer
 ) -> Race:
-    """Return the rate with which the loss of a client is lowest after some steps.
+    """Return with which rate the loss of a client is lowest after some steps.
 
     Args:
         order: The order of the round.
@@ -73,17 +73,16 @@ def race_rates(
         stable_rate: The largest stable rate of the client, with which the race begins.
         steps: Computes steps of one client.
     """
-    winner, lowest, runs = stable_rate, math.inf, 0
+    winner, lowest, runs = 1.0, math.inf, 0
     for factor in _FACTORS:
-        rate = factor * stable_rate
-        losses = _losses(replace(order, learning_rate=rate), batches, steps)
+        losses = _losses(replace(order, learning_rate=factor * stable_rate), batches, steps)
         runs += 1
         late = losses[len(losses) // 2 :]
-        reached, first = sum(late) / len(late), losses[0]
-        has_learned = lowest < first - _CLEARLY * first
-        is_worse = not reached < lowest + _CLEARLY * first  # True for NaN
-        if reached < lowest - _CLEARLY * first:
-            winner, lowest = rate, reached
+        reached, margin = sum(late) / len(late), _CLEARLY * abs(losses[0])
+        has_learned = lowest < losses[0] - margin
+        is_worse = not reached < lowest + margin  # True for NaN
+        if reached < lowest - margin:
+            winner, lowest = factor, reached
         elif has_learned or is_worse:
             break
     samples = sum(batch.size for batch in batches)

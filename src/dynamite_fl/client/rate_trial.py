@@ -8,9 +8,9 @@ the slope falls by half is taken for the largest stable one. The rule holds for 
 because it uses only the movement that the optimiser makes.
 
 There are two kinds of trials. A search begins at the global model, and changes the rate until the
-slope falls as it should. Much larger rates then race with the one that was found
-(``rate_race.py``). A check looks at the last local step of a round, where local models are
-furthest from the global one and the loss bends most. It costs one more gradient.
+slope falls as it should. If the order asks for it, much larger rates then race with the one that
+was found (``rate_race.py``). A check looks at the last local step of a round, where local models
+are furthest from the global one and the loss bends most. It costs one more gradient.
 """
 
 import math
@@ -32,25 +32,20 @@ _LARGEST_FIRST = 1.0  # the largest rate at which a search begins; absurd ones w
 _LARGEST_RAISE = 100.0  # the most by which one trial can raise the rate
 _LARGEST_CUT = 0.01  # the most by which one trial can lower the rate, as a factor
 _CONFIRMED = 2.0  # a search ends when a trial raises its rate by less than this factor
-_ADOPTED = 0.5  # the rate that a client adopts, relative to the best one
+_ADOPTED = 0.5  # the rate that a client adopts, relative to the largest stable one
 
 
-def most_trial_samples(kind: str, batch_size: int, least_batch: int | None) -> int:
-    """Return the most samples that a client computes on in a trial of one of ``RATE_TRIALS``.
+def most_trial_samples(order: Order, batch_size: int, least_batch: int | None) -> int:
+    """Return the most samples that a client computes on in the trial that an order asks for.
 
     Args:
-        kind: The kind of trial.
+        order: The order.
         batch_size: The number of samples in the client's batches.
         least_batch: The least batch of the model; None if any will do.
-
-    Example:
-        >>> [most_trial_samples(kind, 10, None) for kind in ("none", "check", "search")]
-        [0, 10, 1136]
     """
-    if kind in ("none", "check"):
-        return batch_size if kind == "check" else 0
-    race = MOST_RACE_GRADIENTS * race_batch(least_batch)
-    return _GRADIENTS * _MOST_TRIALS * batch_size + race
+    gradients = {"none": 0, "check": 1}.get(order.rate_trial, _GRADIENTS * _MOST_TRIALS)
+    race = MOST_RACE_GRADIENTS * race_batch(least_batch) if order.race else 0
+    return gradients * batch_size + race
 
 
 @dataclass(frozen=True)
@@ -62,14 +57,14 @@ class TriedRate:
         steepness: The slope of the loss along the step, divided by its rate. NaN likewise.
         gradients: The number of gradients that were computed for it.
         samples: The number of samples that they were computed on.
-        raced_rate: The rate that won a race; NaN if there was none.
+        race_factor: The rate that won a race, relative to the stable one; NaN if there was none.
     """
 
     stable_rate: float
     steepness: float
     gradients: int
     samples: int
-    raced_rate: float = math.nan
+    race_factor: float = math.nan
 
 
 NO_TRIAL = TriedRate(math.nan, math.nan, 0, 0)
@@ -100,7 +95,7 @@ def check_rates(
 def search_rate(
     order: Order, batch: IntArray, raced: Sequence[IntArray], steps: StepComputer
 ) -> tuple[Order, TriedRate]:
-    """Search for the largest stable rate of one client, and let larger ones race with it.
+    """Search for the largest stable rate of one client, and perhaps let larger ones race with it.
 
     The search begins at the order's rate, 1 at most.
 
@@ -108,24 +103,25 @@ def search_rate(
     prediction. The rate that is found is stable, and twice that rate is probably not.
 
     Args:
-        order: The order. If its trial is ``adopt``, the local steps have half of the rate that won.
+        order: The order. If its trial is ``adopt``, the local steps have half of the stable rate.
         batch: The rows of the first batch.
-        raced: The rows of the batches of the race.
+        raced: The rows of the batches of the race; empty if there is none.
         steps: Computes steps of one client.
 
     Returns:
         The order of the local steps, and what the trials showed.
     """
     tried = _search(order, batch, steps)
-    race = race_rates(order, raced, tried.stable_rate, steps)
-    tried = replace(
-        tried,
-        raced_rate=race.rate,
-        gradients=tried.gradients + race.gradients,
-        samples=tried.samples + race.samples,
-    )
+    if raced:
+        race = race_rates(order, raced, tried.stable_rate, steps)
+        tried = replace(
+            tried,
+            race_factor=race.factor,
+            gradients=tried.gradients + race.gradients,
+            samples=tried.samples + race.samples,
+        )
     if order.rate_trial == "adopt":
-        order = replace(order, learning_rate=_ADOPTED * race.rate)
+        order = replace(order, learning_rate=_ADOPTED * tried.stable_rate)
     return order, tried
 
 

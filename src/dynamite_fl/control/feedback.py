@@ -33,6 +33,7 @@ _SHORT_ENDING = 5  # the most last rounds whose local steps are limited
 _ENDING_SHARE = 8  # one round in so many belongs to the ending
 _FALLING_SHARE = 0.25  # of the rounds, the last ones, in which the largest rate falls to nothing
 _FIRST_GUESS = 0.1  # the learning rate at which clients begin to search for theirs
+_SHARE_OF_RACED = 0.5  # of the rate that has won a race, for the round after it
 _RATE_SHARES = (1.0, 0.5, 0.25, 0.125)  # the rates to choose from, relative to the largest stable
 _FEWER_ROUNDS = 0.85  # the next number of rounds to try, relative to the one before
 _LARGE_STEPS = 2  # the local steps of a round if clients have nothing in common
@@ -77,11 +78,12 @@ class Feedback:
     noise matters more, and batches grow.
 
     A learning rate that is not given is chosen among some that are stable by the trials of clients
-    (``estimate/rate.py``), and is at most twice that of the last round. In the last quarter of the
-    rounds that would fit, the largest rate falls linearly to nothing. If the rate is chosen, a
-    batch has at least four samples, unless fewer rounds would fit with them. The gain of a round
-    depends on its way, local steps times rate, and on the rate. A way is at most twice as long as
-    those of recent rounds.
+    (``estimate/rate.py``), and is at most twice that of the last round. If a larger rate has won
+    the race of clients, the second round is as long as the first one and has half of that rate. In
+    the last quarter of the rounds that would fit, the largest rate falls linearly to nothing. If
+    the rate is chosen, a batch has at least four samples, unless fewer rounds would fit with them.
+    The gain of a round depends on its way, local steps times rate, and on the rate. A way is at
+    most twice as long as those of recent rounds.
 
     A round has at least four local steps, unless the limits allow fewer or clients have nothing in
     common. In the last eighth of a training, at most five rounds, steps are few: the last round has
@@ -136,11 +138,17 @@ class Feedback:
         no_variance, samples = np.full(len(fleet), np.nan), float(fleet.samples.sum())
         rate = self.learning_rate or _FIRST_GUESS
         state = FeedbackState(GainEstimate(), no_variance, samples, rate, RateEstimate())
+        return self._first_plan(fleet, limits, cohort, state), state
+
+    def _first_plan(
+        self, fleet: Fleet, limits: Limits, cohort: IntArray, state: FeedbackState
+    ) -> Plan:
+        """Return the plan of a long round at the state's learning rate."""
         least = min(_LEAST_STEPS, limits.max_local_steps)
         plan = long_first_plan(fleet.subset(cohort), limits, least)
         if plan is None:
-            return self._plan(fleet, limits, cohort, state), state
-        return replace(plan, learning_rate=rate), state
+            return self._plan(fleet, limits, cohort, state)
+        return replace(plan, learning_rate=state.learning_rate)
 
     def adapt(
         self,
@@ -166,6 +174,11 @@ class Feedback:
             )
         if report.ruining_rate is not None:
             state = replace(state, gain=after_ruin(state.gain, report.local_steps * rate))
+        if state.rounds == 1 and self.learning_rate is None and state.rate.is_raced:
+            # The first round had the small stable rates. What it gained says little of larger ones.
+            rate = _SHARE_OF_RACED * state.rate.stable
+            state = replace(state, gain=GainEstimate(), learning_rate=rate)
+            return self._first_plan(fleet, remaining, cohort, state), state
         if path is not None and state.rounds == 1 and self._was_in_vain(path, state):
             state = replace(state, has_large_steps=True)
             plan = self._plan(fleet, remaining, cohort, state)

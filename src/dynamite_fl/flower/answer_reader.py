@@ -1,6 +1,7 @@
 """Reading the answer of a node to an order, and checking what can be checked of it alone."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -41,12 +42,14 @@ class Reader:
         trained: The number of trained weights, which come first in it.
         max_samples: The largest number of samples that a node may claim to hold.
         settings: How nodes measure gradient variance and drift.
+        least_batch: The least batch of the model; None if any will do.
     """
 
     like: Tensor
     trained: int
     max_samples: int
     settings: ProbeSettings
+    least_batch: int | None = None
 
     def read(self, sent: TrainOrder, response: Response, node: KnownNode) -> Answer:
         """Return the answer of a node to an order.
@@ -67,7 +70,7 @@ class Reader:
             raise Implausible("it answers another order")
         work, most = received.work, self.settings.most_samples(streams=True)
         first_batch = max(order.batch_size, node.samples)
-        most += most_trial_samples(order.rate_trial, first_batch, least_batch=first_batch)
+        most += most_trial_samples(order, first_batch, self.least_batch)
         reply = self._in_range(received, order)
         check_seconds(work.step_seconds, order.local_steps, work.seconds, response.seconds)
         remembered = max(node.samples, reply.samples) if order.probe else 0  # in its first batch
@@ -94,4 +97,6 @@ class Reader:
             check_path(reply, self.trained, asked=order.path)
         except Malformed as error:  # no honest node sends that
             raise Implausible(str(error)) from None
+        if not order.race:
+            reply = replace(reply, race_factor=math.nan)
         return reply

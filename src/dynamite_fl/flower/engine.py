@@ -106,7 +106,11 @@ class FlowerEngine:
             Conduct(None if self.names_file is None else self.names_file.with_name(FILE_NAME)),
         )
         self._reader = Reader(
-            self.model.first_weights, self.size.trained, self.max_samples_per_node, self.settings
+            self.model.first_weights,
+            self.size.trained,
+            self.max_samples_per_node,
+            self.settings,
+            self.model.least_batch,
         )
         self._samples = np.full(self.clients, np.nan)
         self._batch_sizes: dict[int, int] = {}
@@ -149,7 +153,10 @@ class FlowerEngine:
         """Return the most samples that a round may compute on, measurements included."""
         sizes, least = order.plan.batch_sizes, self.model.least_batch
         samples = order.plan.local_steps * int(sizes.sum())
-        samples += sum(most_trial_samples(order.rate_trial, int(size), least) for size in sizes)
+        samples += sum(
+            most_trial_samples(order.for_client(place), int(size), least)
+            for place, size in enumerate(sizes)
+        )
         if order.reuses_batches:
             for client, size in zip(order.cohort, order.plan.batch_sizes, strict=True):
                 samples += max(self._batch_sizes.get(int(client), 0) - int(size), 0)
@@ -178,6 +185,9 @@ class FlowerEngine:
         ends = began + order.seconds_left
         node_ids = self._node_ids(order, ends)
         planned = order.plan.seconds / order.plan.rounds
+        if order.rate_trial != "none":  # the plan does not know of trials
+            steps = order.plan.local_steps * int(order.plan.batch_sizes.sum())
+            planned *= self.most_samples(order) / steps
         timeout = min(self.timeouts.round_seconds(planned), ends - time.monotonic())
         sent = {client: self._order(order, client) for client in node_ids}
         requests = [

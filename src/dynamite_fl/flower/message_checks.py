@@ -134,7 +134,7 @@ def checked_reply(
     check_number("step_seconds", work.step_seconds)
     check_number("seconds", work.seconds)
     _shape("weights", reply.weights, like)
-    for name in ("learning_rate", "stable_rate", "raced_rate"):
+    for name in ("learning_rate", "stable_rate", "race_factor"):
         value = getattr(reply, name)
         if not math.isnan(value):
             check_number(name, value, positive=True)

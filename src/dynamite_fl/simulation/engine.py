@@ -164,7 +164,10 @@ class SimulatedEngine:
         sizes = order.plan.batch_sizes
         samples = order.plan.local_steps * int(sizes.sum())
         least = self.model.least_batch
-        samples += sum(most_trial_samples(order.rate_trial, int(size), least) for size in sizes)
+        samples += sum(
+            most_trial_samples(order.for_client(place), int(size), least)
+            for place, size in enumerate(sizes)
+        )
         if order.probe and not order.free_probes:
             samples += int(reused_batches(order, self._states).surplus.sum())
             streams = self.streams is not None

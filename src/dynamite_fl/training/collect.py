@@ -47,7 +47,7 @@ def round_report(
         first_losses=column(replies, "first_loss"),
         stable_rates=column(replies, "stable_rate"),
         steepness=column(replies, "steepness"),
-        raced_rates=column(replies, "raced_rate"),
+        race_factors=column(replies, "race_factor"),
         probe=collect(replies, samples) if order.probe else None,
     )
 

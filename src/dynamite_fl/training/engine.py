@@ -1,6 +1,6 @@
 """The engine protocol: what runs a round, on simulated or on real devices."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,6 +33,7 @@ class RoundOrder:
         sketch: Whether clients send sketches of a probe's gradients instead of gradients.
         free_probes: Whether measurements cost nothing, neither money nor simulated time.
         rate_trial: Whether clients try learning rates, one of ``RATE_TRIALS``.
+        racers: The positions in the cohort of those in whose search larger rates race.
     """
 
     round_index: int
@@ -48,6 +49,7 @@ class RoundOrder:
     sketch: bool = False
     free_probes: bool = False
     rate_trial: str = "none"
+    racers: Sequence[int] = ()
 
     @property
     def reuses_batches(self) -> bool:
@@ -75,6 +77,7 @@ class RoundOrder:
             sketch=self.sketch,
             free_probes=self.free_probes,
             rate_trial=self.rate_trial,
+            race=position in self.racers,
         )
 
 

@@ -11,7 +11,7 @@ first batch at the global model, which costs nothing. A model is ruined in one o
   counts such rounds, and ``recovery.py`` decides when they are too many.
 
 Where data streams in, new samples raise the loss of a good model. So if clients have many new
-samples, a loss that is too high counts as that of a good model. Later ones are compared with it.
+samples, a loss that is too high is excused, unless it is absurd. Later ones are compared with it.
 """
 
 import math
@@ -31,6 +31,7 @@ _STANDARD_ERRORS = 3.0  # how far beyond chance the rise must be
 _MEMORY = 0.7  # the weight of earlier losses beside a new one
 _LEARNED = 0.02  # the fall of the loss from which on something is learned, relative to the first
 _NEW_SHARE = 0.05  # the growth of clients' data after which it is not the data of before
+_LARGEST_EXCUSED = 3.0  # the largest loss that new data explains, relative to the first loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +51,7 @@ class Guard:
         returns: How often the training has returned to the last good model in a row.
         is_back: Whether the present model is that model, because the training has returned to it.
         is_judged: Whether the present model was judged already, because its round was discarded.
-        samples: The total number of clients' samples with which losses are compared; NaN before
-            the first measurement.
+        growth: How much clients' data has grown since it was that of ``best_loss``, as a factor.
     """
 
     good_weights: Tensor | None = None
@@ -65,7 +65,7 @@ class Guard:
     returns: int = 0
     is_back: bool = False
     is_judged: bool = False
-    samples: float = math.nan
+    growth: float = 1.0
 
     @property
     def limit(self) -> float:
@@ -113,7 +113,7 @@ def judge(
     weights: Tensor,
     server: ServerState,
     patience: int = 1,
-    samples: float = math.nan,
+    growth: float = 1.0,
 ) -> tuple[Guard, bool]:
     """Judge a global model by the loss that was measured at it.
 
@@ -129,20 +129,22 @@ def judge(
         server: The state of the server's optimiser at the model.
         patience: The number of models in doubt, one after another, before one counts as ruined. A
             loss that is not a number ends all patience.
-        samples: The total number of clients' samples; NaN if their data does not change.
+        growth: How much clients' data has grown in this round, as a factor.
 
     Returns:
         The guard, and whether the model is ruined.
     """
-    has_new_data = samples > (1 + _NEW_SHARE) * guard.samples  # False for NaN
-    if has_new_data or math.isnan(guard.samples):
-        guard = replace(guard, samples=samples)
+    guard = replace(guard, growth=guard.growth * growth)
+    has_new_data = guard.growth > 1 + _NEW_SHARE
+    if has_new_data:
+        guard = replace(guard, growth=1.0)
+    is_excused = has_new_data and loss <= _LARGEST_EXCUSED * abs(guard.first_loss)
     if math.isnan(guard.first_loss) and math.isfinite(loss):
         first = replace(guard, good_weights=weights, good_server=server)
         return replace(first, first_loss=loss, recent_loss=loss, best_loss=loss), False
     if loss <= guard.limit:
         return _without_doubt(guard, loss, weights, server), False
-    if (guard.is_back or has_new_data) and math.isfinite(loss):
+    if is_excused or (guard.is_back and math.isfinite(loss)):
         # If the model is the good one, the loss has also risen because the data has changed.
         risen = replace(guard, recent_loss=loss, best_loss=loss, doubtful=(), is_back=False)
         return replace(risen, first_loss=max(guard.first_loss, loss)), False

@@ -7,6 +7,7 @@ A probe is a measurement of the loss: clients take it when a round begins, if th
 measures the loss. It costs traffic and computation, so it is left out of some rounds.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -29,7 +30,7 @@ from dynamite_fl.training.private_rules import (
     with_private_rounds,
 )
 from dynamite_fl.training.progress import Progress, Round, with_reported
-from dynamite_fl.training.rate_choice import after_round, rate_of_round, trial_of_round
+from dynamite_fl.training.rate_choice import after_round, racers, rate_of_round, trial_of_round
 from dynamite_fl.training.recovery import (
     is_measured,
     judge_last_model,
@@ -38,6 +39,8 @@ from dynamite_fl.training.recovery import (
 )
 from dynamite_fl.training.traffic import path_traffic, probe_traffic, traffic
 from dynamite_fl.training.training import Training
+
+_RACE_SHARE = 0.1  # of what remains, which a race of learning rates may take at the worst
 
 
 def begin(training: Training) -> Progress:
@@ -140,6 +143,21 @@ def _round_order(training: Training, progress: Progress) -> RoundOrder:
         sketch=training.schedule.sketches,
         free_probes=training.schedule.free_probes,
         rate_trial=progress.trial,
+        racers=_racers(training, progress),
+    )
+
+
+def _racers(training: Training, progress: Progress) -> list[int]:
+    """Return the positions in the cohort of those in whose search larger rates race."""
+    remaining = progress.ledger.remaining(training.limits)
+    if progress.trial not in ("search", "adopt") or remaining is None:
+        return []
+    fleet = estimated_fleet(training.fleet, progress.speeds, progress.samples)
+    cost = remaining.cost_per_sample
+    return racers(
+        fleet.subset(progress.cohort),
+        seconds=_RACE_SHARE * remaining.deadline,
+        samples=_RACE_SHARE * remaining.budget / cost if cost > 0 else math.inf,
     )
 
 

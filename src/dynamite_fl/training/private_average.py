@@ -129,7 +129,7 @@ def _without_measurements(report: RoundReport) -> RoundReport:
         first_losses=nothing,
         stable_rates=nothing,
         steepness=nothing,
-        raced_rates=nothing,
+        race_factors=nothing,
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from dynamite_fl.control.estimate.speed import SpeedEstimates
@@ -88,3 +89,15 @@ def with_reported(samples: FloatArray, report: RoundReport) -> FloatArray:
     changed = samples.copy()
     changed[clients] = reported
     return changed
+
+
+def data_growth(samples: FloatArray, report: RoundReport) -> float:
+    """Return how much the data of the round's clients has grown, as a factor, their median.
+
+    Args:
+        samples: The number of samples that each client last reported, (n,).
+        report: The report of the round.
+    """
+    before, now = samples[report.clients], report.samples
+    is_known = (before >= 1) & (now >= 1)  # False for NaN, the entry of an absent client
+    return float(np.median(now[is_known] / before[is_known])) if is_known.any() else 1.0

@@ -10,14 +10,18 @@ There are three ways to the learning rate of a round:
 import math
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from dynamite_fl.client.rate_race import MOST_RACE_GRADIENTS, RACE_STEPS, race_batch
 from dynamite_fl.control.estimate.rate import RateEstimate, update_rate
-from dynamite_fl.records import Plan
+from dynamite_fl.records import Fleet, Plan
 from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.rate_schedule import RateSchedule
 
 _FIRST_GUESS = 0.1  # the rate at which the first search begins
 _STEPS_PER_CHECK = 20  # local steps that pay for a check of one gradient, 5 % of them
 _FIRST_CHECKS = 2  # checks after the first round, whatever they cost
+_USUAL_RACERS, _LEAST_RACERS = 5, 3
 _CONSTANT_SHARE = 0.5  # of the stable rate, for a rate that stays for the whole training
 _LARGE = 1.5  # a rate that is so many times the largest stable one is too large for each client
 
@@ -93,6 +97,42 @@ def trial_of_round(
         return "none"  # the last of such steps begins where the loss is flat, and shows nothing
     due = choice.steps_since_trial >= _STEPS_PER_CHECK or choice.trials <= _FIRST_CHECKS
     return "check" if due else "none"
+
+
+def racers(fleet: Fleet, seconds: float, samples: float) -> list[int]:
+    """Return the positions of those clients in whose search larger rates race.
+
+    They are the fastest third, or five if that is more, so that the others hardly wait for them.
+    A client with few samples would learn them by heart, which is easy at any rate. No rates race
+    if three clients or more could not race within what the race may take.
+
+    Args:
+        fleet: The clients of the round.
+        seconds: The most seconds that a race may take.
+        samples: The most samples that all races together may compute on.
+
+    Example:
+        >>> speeds = [100, 900, 300, 200]
+        >>> fleet = Fleet(
+        ...     samples=[500, 90, 500, 500],
+        ...     gradient_variance=1,
+        ...     samples_per_second=[100, 900, 300, 200],
+        ...     comm_seconds=0.1,
+        ... )
+        >>> racers(fleet, seconds=20, samples=1e4)  # the second client has few samples
+        [0, 2, 3]
+        >>> racers(fleet, seconds=5, samples=1e4)  # the first client is too slow
+        []
+    """
+    batch = race_batch(None if fleet.least_batch is None else int(fleet.least_batch.max()))
+    step_seconds = fleet.step_overhead + batch / fleet.samples_per_second
+    is_fast = MOST_RACE_GRADIENTS * step_seconds <= seconds
+    able = np.flatnonzero(is_fast & (fleet.samples >= RACE_STEPS * batch))
+    most = min(samples / (MOST_RACE_GRADIENTS * batch), able.size)
+    count = int(min(max(math.ceil(len(fleet) / 3), _USUAL_RACERS), most))
+    if count < min(_LEAST_RACERS, len(fleet)):
+        return []
+    return sorted(able[np.argsort(step_seconds[able], kind="stable")][:count].tolist())
 
 
 def after_round(choice: RateChoice, report: RoundReport, *, tried: bool) -> RateChoice:

@@ -15,7 +15,7 @@ from dynamite_fl.records import LearningRateWarning
 from dynamite_fl.reports import RoundReport
 from dynamite_fl.training.engine import Evaluation
 from dynamite_fl.training.guard import Guard, after_return, judge, mean_loss
-from dynamite_fl.training.progress import Progress, with_reported
+from dynamite_fl.training.progress import Progress, data_growth
 from dynamite_fl.training.rate_choice import RateChoice, after_round
 from dynamite_fl.training.training import Training
 
@@ -64,7 +64,7 @@ def judge_model(
         progress.weights,
         progress.server,
         patience,
-        samples=float(with_reported(progress.samples, report).sum()),
+        growth=data_growth(progress.samples, report),
     )
     rate, is_given = progress.rate, training.learning_rate is not None
     is_searched = is_given and guard.stalls > 0 and not guard.has_learned

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -318,3 +319,20 @@ def test_models_that_compute_more_than_their_layers_are_not(model: Callable[[], 
 )
 def test_only_plain_steps_are_stacked(optimizer: Optimizer) -> None:
     assert not stackable(optimizer=optimizer)
+
+
+def test_a_race_has_the_same_winner_alone_and_stacked() -> None:
+    clients = make_clients("perceptron", torch.float64)
+    states = [ClientState() for _ in clients]
+    orders = make_orders(clients[0].model.first_weights, 1, 2, [8] * 5, probe=False)
+    racing = [
+        replace(order, rate_trial="adopt", race=order.client % 2 == 0, learning_rate=0.001)
+        for order in orders
+    ]
+    alone = [c.run_round(o, s) for c, o, s in zip(clients, racing, states, strict=True)]
+    together = run_stacked(clients, racing, states)
+    for found, expected, order in zip(together, alone, racing, strict=True):
+        assert_same(found, expected)
+        assert found.learning_rate == pytest.approx(expected.learning_rate)
+        assert math.isnan(expected.race_factor) is not order.race
+        assert_close(torch.tensor(found.race_factor), torch.tensor(expected.race_factor))

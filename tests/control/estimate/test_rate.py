@@ -18,7 +18,10 @@ ONE = np.ones(1)
 
 
 def report(
-    rates: list[float], ruining_rate: float | None = None, raced: list[float] | None = None
+    rates: list[float],
+    ruining_rate: float | None = None,
+    factors: list[float] | None = None,
+    samples: list[float] | None = None,
 ) -> RoundReport:
     clients = len(rates)
     return RoundReport(
@@ -28,12 +31,12 @@ def report(
         learning_rate=0.1,
         batch_sizes=np.full(clients, 8),
         present=np.full(clients, True),
-        samples=np.full(clients, 9.0),
+        samples=np.full(clients, 9.0) if samples is None else np.array(samples),
         step_seconds=np.ones(clients),
         comm_seconds=np.ones(clients),
         stable_rates=np.array(rates),
         steepness=np.ones(clients),
-        raced_rates=np.full(clients, np.nan) if raced is None else np.array(raced),
+        race_factors=np.full(clients, np.nan) if factors is None else np.array(factors),
         ruining_rate=ruining_rate,
     )
 
@@ -108,27 +111,34 @@ def test_ruins_lower_the_rate_again_and_again() -> None:
 def test_the_median_winner_of_races_counts_if_most_clients_have_a_larger_one() -> None:
     """The mean curvature is (1 + 1 + 5) / 3 times that of the first client."""
     rates = [0.1, 0.1, 0.02]
-    raced = update_rate(RateEstimate(), report(rates, raced=[0.8, 0.1, 0.64]))
+    raced = update_rate(RateEstimate(), report(rates, factors=[8, 1, 32]))
     assert raced.stable == pytest.approx(0.64)
     assert raced.is_raced
-    few = update_rate(RateEstimate(), report(rates, raced=[0.1, 0.1, 0.64]))
+    few = update_rate(RateEstimate(), report(rates, factors=[1, 1, 32]))
     assert few.stable == pytest.approx(0.1 * 3 / 7)
     assert not few.is_raced
 
 
 def test_half_of_the_clients_are_not_most_of_them() -> None:
     rates = np.array([0.1, 0.1])
-    assert not with_raced(RateEstimate(), rates, np.array([0.1, 0.8])).is_raced
+    assert not with_raced(RateEstimate(), rates, np.array([1.0, 8.0])).is_raced
+
+
+def test_no_single_client_decides_a_race() -> None:
+    rates, factors = np.full(3, 0.1), np.array([1e300, 1.0, 1.0])
+    assert not with_raced(RateEstimate(), rates, factors).is_raced
+    factors = np.array([1e300, 8.0, 8.0, 8.0])
+    assert with_raced(RateEstimate(), np.full(4, 0.1), factors).stable == pytest.approx(0.8)
 
 
 def test_clients_that_did_not_race_do_not_count() -> None:
-    rates, raced = np.full(4, 0.1), np.array([np.nan, 0.8, np.nan, np.nan])
-    assert with_raced(RateEstimate(), rates, raced).stable == pytest.approx(0.8)
+    rates, factors = np.full(4, 0.1), np.array([np.nan, 8, np.nan, np.nan])
+    assert with_raced(RateEstimate(), rates, factors).stable == pytest.approx(0.8)
     assert not with_raced(RateEstimate(), rates, np.full(4, np.nan)).is_raced
 
 
 def test_curvature_does_not_change_a_rate_that_has_won_and_a_ruin_does() -> None:
-    estimate = update_rate(RateEstimate(), report([0.1], raced=[0.8]))
+    estimate = update_rate(RateEstimate(), report([0.1], factors=[8]))
     for rate in (0.001, 10.0):
         assert update_rate(estimate, report([rate])) == estimate
     ruined = update_rate(estimate, report([0.1], 0.8))

@@ -13,7 +13,7 @@ would fall without end. If steps end beyond that point, the estimate falls at on
 large a rate does more harm than too small a rate.
 
 Deep networks may learn best at rates far beyond what curvature allows: their first model is steep,
-and large steps lead to where the loss bends less. Clients find that out by a race in the first
+and large steps lead to where the loss bends less. Some clients find that out by a race in the first
 round (``client/rate_race.py``). If larger rates win in most of them, the median of the winners is
 the estimate, and curvature does not change it any more.
 
@@ -64,7 +64,7 @@ def update_rate(estimate: RateEstimate, report: RoundReport) -> RateEstimate:
     """Return the estimate after one more round."""
     if not estimate.is_raced:
         estimate = with_measured(estimate, report.stable_rates, report.steepness)
-        estimate = with_raced(estimate, report.stable_rates, report.raced_rates)
+        estimate = with_raced(estimate, report.stable_rates, report.race_factors)
     if report.ruining_rate is None:
         return estimate
     return after_ruin(estimate, report.ruining_rate)
@@ -93,22 +93,29 @@ def with_measured(
 
 
 def with_raced(
-    estimate: RateEstimate, stable_rates: FloatArray, raced_rates: FloatArray
+    estimate: RateEstimate, stable_rates: FloatArray, race_factors: FloatArray
 ) -> RateEstimate:
     """Return the estimate with the races of some clients, NaN for those who did not race.
 
     Example:
         Two of three clients learn fastest at rates beyond what their curvature allows.
 
-        >>> stable, raced = np.array([0.01, 0.02, 0.01]), np.array([0.01, 0.32, 0.64])
-        >>> estimate = with_raced(RateEstimate(), stable, raced)
+        >>> stable, factors = np.array([0.01, 0.02, 0.01]), np.array([1, 8, 32])
+        >>> estimate = with_raced(RateEstimate(), stable, factors)
         >>> round(estimate.stable, 3), estimate.is_raced
-        (0.32, True)
+        (0.16, True)
     """
-    usable = np.isfinite(raced_rates) & (raced_rates > 0)
-    if not usable.any() or not np.median((raced_rates > stable_rates)[usable]) > 0.5:
+    if not np.isfinite(race_factors).any():
         return estimate
-    return replace(estimate, log_stable=math.log(np.median(raced_rates[usable])), is_raced=True)
+    usable = np.isfinite(race_factors) & np.isfinite(stable_rates) & (stable_rates > 0)
+    factors, stable = race_factors[usable], stable_rates[usable]
+    if not usable.any() or _lower_median(factors) <= 1:
+        return estimate
+    return replace(estimate, log_stable=math.log(_lower_median(factors * stable)), is_raced=True)
+
+
+def _lower_median(values: FloatArray) -> float:
+    return float(np.sort(values)[(values.size - 1) // 2])
 
 
 def _follow(estimate: RateEstimate, measured: float) -> float:
