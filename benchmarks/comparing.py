@@ -42,7 +42,8 @@ def compared(
     command += ["--seeds", str(arguments.seeds), "--runs", str(folder), "--name", name]
     command += ["--data-dir", arguments.data_dir, "--jobs", str(arguments.jobs)]
     # Tasks of examples load their data themselves.
-    environment = {**os.environ, "DYNAMITE_DATA": arguments.data_dir, "PYTHONPATH": EXAMPLES}
+    modules = os.pathsep.join(filter(None, [EXAMPLES, os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "DYNAMITE_DATA": arguments.data_dir, "PYTHONPATH": modules}
     done = subprocess.run(  # noqa: S603
         command, capture_output=True, text=True, check=False, env=environment
     )

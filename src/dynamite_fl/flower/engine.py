@@ -16,7 +16,6 @@ from dynamite_fl.client.messages import ClientState
 from dynamite_fl.client.model_outline import outline_of
 from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.probe_settings import ProbeSettings
-from dynamite_fl.client.rate_trial import most_trial_samples
 from dynamite_fl.control.estimate.speed import fill_with_median
 from dynamite_fl.errors import InvalidInput, TooFewNodes, UserCodeError
 from dynamite_fl.flower.answer_reader import KnownNode, Reader
@@ -151,12 +150,7 @@ class FlowerEngine:
 
     def most_samples(self, order: RoundOrder) -> int:
         """Return the most samples that a round may compute on, measurements included."""
-        sizes, least = order.plan.batch_sizes, self.model.least_batch
-        samples = order.plan.local_steps * int(sizes.sum())
-        samples += sum(
-            most_trial_samples(order.for_client(place), int(size), least)
-            for place, size in enumerate(sizes)
-        )
+        samples = order.most_samples(self.model.least_batch)
         if order.reuses_batches:
             for client, size in zip(order.cohort, order.plan.batch_sizes, strict=True):
                 samples += max(self._batch_sizes.get(int(client), 0) - int(size), 0)

@@ -17,7 +17,6 @@ from dynamite_fl.client.optimizer import Optimizer
 from dynamite_fl.client.partitioned import PartitionedClients
 from dynamite_fl.client.private_update import NodePrivacy
 from dynamite_fl.client.probe_settings import ProbeSettings
-from dynamite_fl.client.rate_trial import most_trial_samples
 from dynamite_fl.errors import InvalidInput
 from dynamite_fl.records import BoolArray, Fleet, FloatArray, IntArray
 from dynamite_fl.simulation.clock import Timing, round_timing
@@ -161,13 +160,7 @@ class SimulatedEngine:
 
     def most_samples(self, order: RoundOrder) -> int:
         """Return the largest number of samples that a round can compute on, probes included."""
-        sizes = order.plan.batch_sizes
-        samples = order.plan.local_steps * int(sizes.sum())
-        least = self.model.least_batch
-        samples += sum(
-            most_trial_samples(order.for_client(place), int(size), least)
-            for place, size in enumerate(sizes)
-        )
+        samples = order.most_samples(self.model.least_batch)
         if order.probe and not order.free_probes:
             samples += int(reused_batches(order, self._states).surplus.sum())
             streams = self.streams is not None

@@ -9,6 +9,7 @@ from torch import Tensor
 from dynamite_fl.client.flat_model import FlatModel
 from dynamite_fl.client.messages import ClientState, Order
 from dynamite_fl.client.optimizer import Optimizer
+from dynamite_fl.client.rate_trial import most_trial_samples
 from dynamite_fl.client.step_path import StepPath
 from dynamite_fl.records import Fleet, IntArray, Plan
 from dynamite_fl.reports import RoundReport
@@ -55,6 +56,19 @@ class RoundOrder:
     def reuses_batches(self) -> bool:
         """Whether clients begin with the last batch of their last round, to save a gradient."""
         return self.probe and not self.free_probes
+
+    def most_samples(self, least_batch: int | None) -> int:
+        """Return the most samples that local steps and trials of rates compute on.
+
+        Args:
+            least_batch: The least batch of the model; None if any will do.
+        """
+        sizes = self.plan.batch_sizes
+        trials = [
+            most_trial_samples(self.for_client(place), int(size), least_batch)
+            for place, size in enumerate(sizes)
+        ]
+        return self.plan.local_steps * int(sizes.sum()) + sum(trials)
 
     def for_client(self, position: int) -> Order:
         """Return the order for one client.

@@ -21,7 +21,8 @@ from dynamite_fl.training.rate_schedule import RateSchedule
 _FIRST_GUESS = 0.1  # the rate at which the first search begins
 _STEPS_PER_CHECK = 20  # local steps that pay for a check of one gradient, 5 % of them
 _FIRST_CHECKS = 2  # checks after the first round, whatever they cost
-_USUAL_RACERS, _LEAST_RACERS = 5, 3
+_USUAL_RACERS = 5  # clients in whose search rates race, if the fleet is small
+_LEAST_RACERS = 3  # with fewer, one client could decide
 _CONSTANT_SHARE = 0.5  # of the stable rate, for a rate that stays for the whole training
 _LARGE = 1.5  # a rate that is so many times the largest stable one is too large for each client
 
@@ -103,8 +104,8 @@ def racers(fleet: Fleet, seconds: float, samples: float) -> list[int]:
     """Return the positions of those clients in whose search larger rates race.
 
     They are the fastest third, or five if that is more, so that the others hardly wait for them.
-    A client with few samples would learn them by heart, which is easy at any rate. No rates race
-    if three clients or more could not race within what the race may take.
+    A client with few samples would learn them by heart, which is easy at any rate, so it does not
+    race. No rates race unless three clients can, or all if there are fewer.
 
     Args:
         fleet: The clients of the round.
@@ -112,7 +113,6 @@ def racers(fleet: Fleet, seconds: float, samples: float) -> list[int]:
         samples: The most samples that all races together may compute on.
 
     Example:
-        >>> speeds = [100, 900, 300, 200]
         >>> fleet = Fleet(
         ...     samples=[500, 90, 500, 500],
         ...     gradient_variance=1,
